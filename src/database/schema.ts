@@ -370,6 +370,9 @@ ALTER TABLE approval_tasks ADD COLUMN member TEXT;
 ALTER TABLE approval_keys ADD COLUMN member TEXT;
 `;
 
+/** The tenant whose calls alone a halt stops. */
+const TENANT_HALTS = "\nALTER TABLE policy_halts ADD COLUMN tenant TEXT;\n";
+
 /** The steps that both databases have. */
 const LATER_STEPS: readonly string[] = [
   REQUIREMENTS,
@@ -385,6 +388,7 @@ const LATER_STEPS: readonly string[] = [
   CLAIMANTS,
   POLICY_FLOW_STORED,
   HUB_MEMBERS,
+  TENANT_HALTS,
 ];
 
 export const SQLITE_STEPS: readonly string[] = [

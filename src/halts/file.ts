@@ -18,7 +18,12 @@ const saved = z.strictObject({
     .array(
       z.strictObject({
         id: z.string(),
-        target: z.strictObject({ kind: z.enum(HALT_KINDS), issuer: z.string(), value: z.string() }),
+        target: z.strictObject({
+          kind: z.enum(HALT_KINDS),
+          issuer: z.string(),
+          value: z.string(),
+          tenant: z.string().optional(),
+        }),
         reason: z.string(),
         cancelRunning: z.boolean(),
         setBy: identity,

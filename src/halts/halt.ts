@@ -2,14 +2,16 @@ import { HALT_KINDS, type HaltShown } from "../core/api/halts.ts";
 import { Refusal } from "../core/errors.ts";
 import type { CallerContext, Tool } from "../core/types.ts";
 import type { Row } from "../database/dialect.ts";
-import { integer, oneOf, optionalInteger, text } from "../database/rows.ts";
+import { integer, oneOf, optionalInteger, optionalText, text } from "../database/rows.ts";
 
-/** Which calls a halt stops. `value`: a tool, a system, a subject, a session or a tenant; empty for `all`. */
+/** Which calls a halt stops. `value`: a tool, a system, a subject or a session; empty for `all`. */
 export interface HaltTarget {
   readonly kind: (typeof HALT_KINDS)[number];
   /** The issuer of a caller; empty for other kinds. */
   readonly issuer: string;
   readonly value: string;
+  /** Calls of this tenant of the service only; undefined: of all tenants, and of the service itself. */
+  readonly tenant?: string | undefined;
 }
 
 /** A halt in force. It never changes: it is set and lifted. */
@@ -39,7 +41,12 @@ export interface HaltableCall {
 export function toHalt(row: Row): CallHalt {
   return {
     id: text(row, "id"),
-    target: { kind: oneOf(row, "kind", HALT_KINDS), issuer: text(row, "issuer"), value: text(row, "value") },
+    target: {
+      kind: oneOf(row, "kind", HALT_KINDS),
+      issuer: text(row, "issuer"),
+      value: text(row, "value"),
+      tenant: optionalText(row, "tenant"),
+    },
     reason: text(row, "reason"),
     cancelRunning: integer(row, "cancels_running") === 1,
     setBy: { issuer: text(row, "set_issuer"), subject: text(row, "set_subject") },
@@ -61,9 +68,10 @@ export function haltJson({ id, target, reason, cancelRunning, setBy, setAt, unti
   };
 }
 
-function targetJson({ kind, issuer, value }: HaltTarget) {
-  if (kind === "all") return { kind };
-  return kind === "caller" ? { kind, issuer, subject: value } : { kind, [kind]: value };
+function targetJson({ kind, issuer, value, tenant }: HaltTarget) {
+  const within = { kind, ...(tenant !== undefined && { tenant }) };
+  if (kind === "all") return within;
+  return kind === "caller" ? { ...within, issuer, subject: value } : { ...within, [kind]: value };
 }
 
 /** Halts by what they stop: a call is judged by a few lookups, however many there are. */
@@ -74,7 +82,6 @@ export class HaltIndex {
     tool: new Map<string, CallHalt[]>(),
     system: new Map<string, CallHalt[]>(),
     session: new Map<string, CallHalt[]>(),
-    tenant: new Map<string, CallHalt[]>(),
   };
   readonly #subjects = new Map<string, CallHalt[]>();
 
@@ -102,7 +109,6 @@ export class HaltIndex {
       ...(this.#by.tool.get(tool.name) ?? NONE),
       ...(this.#by.system.get(tool.target.system) ?? NONE),
       ...(this.#subjects.get(subject) ?? NONE).filter(({ target }) => target.issuer === issuer),
-      ...((tenant !== undefined && this.#by.tenant.get(tenant)) || NONE),
     ];
     for (const [at, actor] of actors.entries()) {
       const own = actorIssuers[at];
@@ -112,7 +118,7 @@ export class HaltIndex {
     for (const named of new Set([caller.session, session])) {
       if (named !== undefined) found.push(...(this.#by.session.get(named) ?? NONE));
     }
-    return found;
+    return found.filter(({ target }) => target.tenant === undefined || target.tenant === tenant);
   }
 }
 

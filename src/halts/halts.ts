@@ -121,8 +121,8 @@ export class Halts {
 
   /** Returns whether a halt stops every call: of the tenant, or of the service itself. */
   stopsAll(tenant?: string): boolean {
-    const stops = ({ target: { kind, value } }: CallHalt): boolean =>
-      kind === "all" || (kind === "tenant" && value === tenant);
+    const stops = ({ target }: CallHalt): boolean =>
+      target.kind === "all" && (target.tenant === undefined || target.tenant === tenant);
     return this.active.some(stops) || this.#options.serviceHalts?.stopsAll() === true;
   }
 

@@ -15,7 +15,12 @@ export const listHalts: Operation<NoInput, readonly CallHalt[]> = {
   output: z.array(
     z.looseObject({
       id: z.string(),
-      target: z.looseObject({ kind: z.enum(HALT_KINDS), issuer: z.string(), value: z.string() }),
+      target: z.looseObject({
+        kind: z.enum(HALT_KINDS),
+        issuer: z.string(),
+        value: z.string(),
+        tenant: z.string().optional(),
+      }),
       cancelRunning: z.boolean(),
       until: z.int().optional(),
     }),
@@ -48,7 +53,12 @@ export const setHalt: Operation<HaltToSet, SetHalt> = {
   kind: "write",
   input: z.strictObject({
     id: bounded.id,
-    target: z.strictObject({ kind: z.enum(HALT_KINDS), issuer: bounded.claim, value: bounded.claim }),
+    target: z.strictObject({
+      kind: z.enum(HALT_KINDS),
+      issuer: bounded.claim,
+      value: bounded.claim,
+      tenant: bounded.claim.optional(),
+    }),
     reason: z.string().max(2_000),
     cancelRunning: z.boolean(),
     until: z.int().optional(),
@@ -94,8 +104,8 @@ export const sweepHalts: Operation<NoInput, number> = {
 async function insert(sql: Sql, halt: CallHalt, now: number): Promise<boolean> {
   const { id, target, reason, cancelRunning, setBy, setAt, until } = halt;
   const rows = await sql`
-    INSERT INTO policy_halts (id, kind, issuer, value, reason, cancels_running, set_issuer, set_subject, set_at, until)
-    SELECT ${id}, ${target.kind}, ${target.issuer}, ${target.value}, ${reason}, ${cancelRunning ? 1 : 0}, ${setBy.issuer},
+    INSERT INTO policy_halts (id, kind, issuer, value, tenant, reason, cancels_running, set_issuer, set_subject, set_at, until)
+    SELECT ${id}, ${target.kind}, ${target.issuer}, ${target.value}, ${target.tenant ?? null}, ${reason}, ${cancelRunning ? 1 : 0}, ${setBy.issuer},
       ${setBy.subject}, ${setAt}, ${until ?? null}
     WHERE (SELECT count(*) FROM policy_halts WHERE until IS NULL OR until > ${now}) < ${HALTS_MAX}
     RETURNING id`;

@@ -143,6 +143,7 @@ function callOf(call: Partial<Called>): HaltableCall {
 }
 
 const target = (kind: HaltTarget["kind"], value = "", issuer = ""): HaltTarget => ({ kind, value, issuer });
+const within = (tenant: string, halted: HaltTarget = ALL): HaltTarget => ({ ...halted, tenant });
 const ALL = target("all");
 const ACTORS = { actors: ["y", "x"] };
 
@@ -370,6 +371,127 @@ test("without a shared state, halts are this process's: nothing is read, written
   expect(halts.refusalFor(callOf({}))?.code).toBe("HALTED");
   expect(halts.describe()).toEqual({ scope: "process", status: "ok", active: 1 });
   await state.close();
+});
+
+describe("in a tenant", () => {
+  const endings: (() => Promise<void>)[] = [];
+  afterEach(async () => {
+    for (const end of endings.splice(0)) await end();
+  });
+
+  /** The tenant's own halts, which are in its memory alone. */
+  function tenantOf({ halts }: Process, name: string): Halts {
+    const state = openState({ now: () => world.now });
+    const tenant = new Halts({
+      state: operationsOn(state, async () => {}),
+      ...{ file: undefined, journal: async () => {}, newId: () => `own-${name}` },
+      ...{ clock: () => world.now, monotonic: () => fleet.monotonic, log: () => {}, whenUnknown: "keepLast" },
+      serviceHalts: halts.forTenant(name),
+    });
+    endings.push(async () => {
+      tenant.close();
+      await state.close();
+    });
+    return tenant;
+  }
+
+  /** The codes and findings of a call to the service itself, to acme and to globex. */
+  function verdicts(service: Process, tenants: readonly Halts[], call: Partial<Called> = {}) {
+    return [service.halts, ...tenants].map((halts) => {
+      const refusal = halts.refusalFor(callOf(call));
+      return refusal && [refusal.code, ...(refusal.findings ?? []).map(({ reason }) => String(reason))];
+    });
+  }
+
+  test.each<[string, HaltTarget, readonly string[]]>([
+    [
+      "of everything is in force in the service and in every tenant",
+      ALL,
+      ["halt halt-1", "halt halt-1 of the service"],
+    ],
+    ["of a tool, too", target("tool", "t"), ["halt halt-1", "halt halt-1 of the service"]],
+    ["that names another tenant is in force in none of them", within("other"), []],
+    ["of a tool with the tenant's name stops nothing", target("tool", "acme"), []],
+  ])("a halt of the service %s", async (_title, halted, [own, inTenants = ""]) => {
+    const service = await started();
+    const tenants = [tenantOf(service, "acme"), tenantOf(service, "globex")];
+    await set(service, halted);
+    const refused = own === undefined ? undefined : ["HALTED", inTenants];
+    const stopsAll = own !== undefined && halted.kind === "all";
+    expect(verdicts(service, tenants)).toEqual([own === undefined ? undefined : ["HALTED", own], refused, refused]);
+    expect(tenants.map((each) => each.stopsAll())).toEqual([stopsAll, stopsAll]);
+  });
+
+  test("a halt that names a tenant stops all calls of that tenant, and none of the service or of another", async () => {
+    const service = await started();
+    const [acme, globex] = [tenantOf(service, "acme"), tenantOf(service, "globex")];
+    await set(service, within("acme"), 60_000);
+    expect(fleet.lines.at(-1)).toMatchObject({ type: "halt.set", kind: "all", tenant: "acme" });
+    const halted = ["HALTED", "halt halt-1 of the service"];
+    expect(verdicts(service, [acme, globex])).toEqual([undefined, halted, undefined]);
+    expect([service.halts.stopsAll(), acme.stopsAll(), globex.stopsAll()]).toEqual([false, true, false]);
+    fleet.advance(60_000);
+    expect(verdicts(service, [acme, globex])).toEqual([undefined, undefined, undefined]);
+  });
+
+  test("a halt of a tool in a tenant stops its calls there alone, also after a restart without the database", async () => {
+    const service = await started();
+    await set(service, within("acme", target("tool", "t")));
+    fleet.isAway = true;
+    await service.restart();
+    const tenants = [tenantOf(service, "acme"), tenantOf(service, "globex")];
+    const halted = ["HALTED", "halt halt-1 of the service"];
+    expect(verdicts(service, tenants)).toEqual([undefined, halted, undefined]);
+    expect(verdicts(service, tenants, { tool: "other" })).toEqual([undefined, undefined, undefined]);
+    expect(tenants.map((each) => each.stopsAll())).toEqual([false, false]);
+  });
+
+  test("a halt of the tenant's own stops its calls alone, whatever it names", async () => {
+    const service = await started();
+    const [acme, globex] = [tenantOf(service, "acme"), tenantOf(service, "globex")];
+    const order = { reason: "r", cancelRunning: false, until: undefined, by: BY };
+    await acme.set({ target: ALL, ...order });
+    await globex.set({ target: within("acme"), ...order });
+    expect(verdicts(service, [acme, globex])).toEqual([undefined, ["HALTED", "halt own-acme"], undefined]);
+    expect([service.halts.stopsAll(), acme.stopsAll(), globex.stopsAll()]).toEqual([false, true, false]);
+    // The service's halt is found although the tenant has one of its own, which does not match.
+    await set(service, target("tool", "t"));
+    expect(verdicts(service, [globex])[1]).toEqual(["HALTED", "halt halt-1 of the service"]);
+  });
+
+  test("a new halt of the service is passed to a tenant, with the calls that it stops there", async () => {
+    const service = await started();
+    const heard: string[] = [];
+    for (const name of ["acme", "globex"]) {
+      tenantOf(service, name).listen((added, cancelling) => {
+        const code = (halting: typeof added) => halting(callOf({}))?.code ?? "passes";
+        heard.push(`${name}: ${code(added)}, running ${code(cancelling)}`);
+      });
+    }
+    const halt = (name: string, cancelRunning: boolean) =>
+      service.halts.set({ target: within(name), reason: "r", cancelRunning, until: undefined, by: BY });
+    await halt("acme", true);
+    await halt("globex", false);
+    expect(heard).toEqual([
+      "acme: HALTED, running HALTED",
+      "globex: passes, running passes",
+      "acme: passes, running passes",
+      "globex: HALTED, running passes",
+    ]);
+  });
+
+  test("a tenant refuses changes while the service's halts are not known, and a halted call as halted", async () => {
+    fleet.isAway = true;
+    const service = await started();
+    const acme = tenantOf(service, "acme");
+    expect(verdicts(service, [acme], { changes: true })[1]).toEqual([
+      "POLICY_STATE_UNAVAILABLE",
+      "the halts are not known",
+    ]);
+    expect(verdicts(service, [acme])[1]).toBeUndefined();
+    await acme.set({ target: ALL, reason: "r", cancelRunning: false, until: undefined, by: BY });
+    expect(verdicts(service, [acme], { changes: true })[1]).toEqual(["HALTED", "halt own-acme"]);
+  });
 });
 
 type Step =

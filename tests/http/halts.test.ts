@@ -194,6 +194,7 @@ describe("operators", () => {
     [{ kind: "all", until: "2100-01-01T00:00:00Z", forSeconds: 5 }, "until, forSeconds"],
     [{ kind: "all", cancel: true }, "cancel"],
     [{ kind: "session", session: "a b" }, "session"],
+    [{ kind: "all", tenant: "acme" }, "tenant: only operators of a service that has tenants"],
   ])("%j is refused, and names %s", async (body, named) => {
     const { http, body: answer } = await service.halt(body);
     expect([http, answer.error.code]).toEqual([400, "MALFORMED_REQUEST"]);

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { createMetrics } from "../../src/http/metrics.ts";
+import { createMetrics, withTenants } from "../../src/http/metrics.ts";
 
 test("survivors are counted by command", async () => {
   const metrics = createMetrics();
@@ -94,4 +94,49 @@ test("the time per stage is printed as a histogram", async () => {
   expect(text).toContain('stc_call_stage_seconds_bucket{stage="AUTH",le="+Inf"} 1\n');
   expect(text).toContain('stc_call_stage_seconds_sum{stage="PLAN"} 30\n');
   expect(text).toContain('stc_call_stage_seconds_count{stage="PLAN"} 1\n');
+});
+
+test("metrics of a tenant have its name, and none is of the process", async () => {
+  const acme = createMetrics({ tenant: "acme" });
+  acme.watch({ callsInFlight: () => 2 });
+  acme.observeSurvivors({ command: "git", count: 1 });
+  acme.load.shed("requests");
+  acme.load.watchConnections(() => 7);
+  const samples = (await acme.text()).split("\n").filter((line) => line !== "" && !line.startsWith("#"));
+  expect(samples).toContain('stc_calls_in_flight{tenant="acme"} 2');
+  expect(samples).toContain('stc_child_survivors_total{command="git",tenant="acme"} 1');
+  expect(samples).toContain('stc_shed_total{reason="requests",tenant="acme"} 1');
+  expect(samples.filter((line) => !line.includes('tenant="acme"'))).toEqual([]);
+  expect(samples.filter((line) => /^(?:process|nodejs|stc_connections|stc_event_loop)/.test(line))).toEqual([]);
+});
+
+test("metrics of a service hold those of its tenants: each metric once, with the samples of all", async () => {
+  const [service, acme, globex] = [
+    createMetrics(),
+    createMetrics({ tenant: "acme" }),
+    createMetrics({ tenant: "globex" }),
+  ];
+  for (const [metrics, calls] of [
+    [service, 1],
+    [acme, 2],
+    [globex, 3],
+  ] as const) {
+    metrics.watch({ callsInFlight: () => calls });
+    metrics.observeBatch({ entries: 1, syncMs: calls });
+  }
+  globex.observeSurvivors({ command: "git", count: 1 });
+  const text = await withTenants(service, () => [acme, globex]).text();
+  expect(text).toContain(`# TYPE stc_calls_in_flight gauge
+stc_calls_in_flight 1
+stc_calls_in_flight{tenant="acme"} 2
+stc_calls_in_flight{tenant="globex"} 3
+`);
+  expect(text).toContain('stc_child_survivors_total{command="git",tenant="globex"} 1\n');
+  expect(text).toContain('stc_audit_sync_seconds_bucket{le="0.0025",tenant="acme"} 1\n');
+  const described = [...text.matchAll(/^# (?:HELP|TYPE) \S+/gm)].map(([line]) => line);
+  expect(described).toEqual([...new Set(described)]);
+  const without = await service.text();
+  expect(text.split("\n").filter((line) => !line.includes("tenant=") && line.startsWith("stc_"))).toEqual(
+    without.split("\n").filter((line) => line.startsWith("stc_")),
+  );
 });

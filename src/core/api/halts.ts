@@ -1,8 +1,8 @@
 import { z } from "zod";
 import type { ReadonlyDeep } from "./readonly.ts";
 
-/** What a halt can name. Only halts of a service that has tenants name one of them. */
-export const HALT_KINDS = ["all", "tool", "system", "caller", "session", "tenant"] as const;
+/** What a halt can name. */
+export const HALT_KINDS = ["all", "tool", "system", "caller", "session"] as const;
 
 /** A halt in force. */
 const halt = z.object({
@@ -13,7 +13,7 @@ const halt = z.object({
   issuer: z.string().optional(),
   subject: z.string().optional(),
   session: z.string().optional(),
-  tenant: z.string().optional(),
+  tenant: z.string().optional().describe("The halt stops calls of this tenant of the service, and no others."),
   reason: z.string(),
   cancelRunning: z.boolean(),
   setBy: z.object({ issuer: z.string(), subject: z.string() }),

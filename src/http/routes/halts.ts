@@ -51,6 +51,8 @@ const shared = {
   forSeconds: z.int().min(1).max(FOR_SECONDS_MAX).optional(),
   /** Ends running calls, too: a change that is running is then OUTCOME_UNKNOWN. */
   cancelRunning: z.boolean().optional(),
+  /** Stops calls of this tenant only. For operators of a service that has tenants. */
+  tenant: nameOf(NAME_CHARACTERS_MAX).optional(),
 } as const;
 
 const haltBody = z.discriminatedUnion("kind", [
@@ -64,14 +66,13 @@ const haltBody = z.discriminatedUnion("kind", [
     ...shared,
   }),
   z.strictObject({ kind: z.literal("session"), session: z.string().regex(/^[\x21-\x7e]{1,132}$/), ...shared }),
-  z.strictObject({ kind: z.literal("tenant"), tenant: nameOf(NAME_CHARACTERS_MAX), ...shared }),
 ]);
 
 type HaltBody = z.output<typeof haltBody>;
 
 const operators = { audience: "operators", recordsForgeries: true } as const;
 
-/** The kill switch: operators stop calls of a tool, a system, a caller, a session or a tenant, or all of them. */
+/** The kill switch: operators stop calls of a tool, a system, a caller or a session, or all of them. */
 export const endpoints: readonly Endpoint<HaltsPart>[] = [
   endpoint({
     method: "GET",
@@ -90,7 +91,8 @@ export const endpoints: readonly Endpoint<HaltsPart>[] = [
   endpoint({
     method: "POST",
     path: "/halts",
-    summary: "Halt calls: of a tool, a system, a caller, a session or a tenant, or all of them.",
+    summary:
+      "Halt calls: of a tool, a system, a caller or a session, or all of them; those of one tenant, if it is named.",
     ...operators,
     permission: "halts:write",
     body: haltBody,
@@ -138,32 +140,40 @@ export const endpoints: readonly Endpoint<HaltsPart>[] = [
 
 /** An alias names its tool. */
 function targetOf(body: HaltBody, { registry, tenants }: HaltsPart): HaltTarget {
-  if (body.kind === "all") return { kind: "all", issuer: "", value: "" };
-  if (body.kind === "caller") return { kind: "caller", issuer: body.issuer, value: body.subject };
-  if (body.kind === "tool")
-    return { kind: "tool", issuer: "", value: registry.find(body.tool).registered?.tool.name ?? body.tool };
-  if (body.kind === "system") return { kind: "system", issuer: "", value: body.system };
-  if (body.kind === "session") return { kind: "session", issuer: "", value: body.session };
-  if (tenants === undefined)
-    throw new Refusal("MALFORMED_REQUEST", "kind: only operators of a service that has tenants can halt one.");
-  return { kind: "tenant", issuer: "", value: body.tenant };
+  const { tenant } = body;
+  if (tenant !== undefined && tenants === undefined) {
+    throw new Refusal("MALFORMED_REQUEST", "tenant: only operators of a service that has tenants can name one.");
+  }
+  if (body.kind === "all") return { kind: "all", issuer: "", value: "", tenant };
+  if (body.kind === "caller") return { kind: "caller", issuer: body.issuer, value: body.subject, tenant };
+  if (body.kind === "tool") {
+    const value = registry.find(body.tool).registered?.tool.name ?? body.tool;
+    return { kind: "tool", issuer: "", value, tenant };
+  }
+  return body.kind === "system"
+    ? { kind: "system", issuer: "", value: body.system, tenant }
+    : { kind: "session", issuer: "", value: body.session, tenant };
 }
 
 /** A halt must work in an emergency, and another replica may know the name: an unknown one is a note. */
-function notesOn(
-  { target: { kind, value } }: CallHalt,
-  { registry, tenants = () => [] }: HaltsPart,
-): readonly string[] {
+function notesOn({ target }: CallHalt, { registry, tenants }: HaltsPart): readonly string[] {
+  const { kind, value, tenant } = target;
+  if (tenant !== undefined) return noteOn("tenant", tenant, tenants?.().map(({ name }) => name) ?? []);
+  if (kind !== "tool" && kind !== "system") return [];
+  // The halt also stops calls of tenants, whose tools and systems are not known here.
+  if (tenants !== undefined) return [];
   const tools = registry.list().map(({ tool }) => tool);
-  const names = {
-    tool: tools.map(({ name }) => name),
-    system: tools.map(({ target }) => target.system),
-    tenant: tenants().map(({ name }) => name),
-  };
-  if (kind !== "tool" && kind !== "system" && kind !== "tenant") return [];
-  const known = new Set(names[kind]);
-  if (known.has(value)) return [];
-  return [`no ${kind} of this service is called ${value}${hint(value, known)}: the halt is in force all the same`];
+  return noteOn(
+    kind,
+    value,
+    kind === "tool" ? tools.map(({ name }) => name) : tools.map(({ target: { system } }) => system),
+  );
+}
+
+function noteOn(kind: string, name: string, all: readonly string[]): readonly string[] {
+  const known = new Set(all);
+  if (known.has(name)) return [];
+  return [`no ${kind} of this service is called ${name}${hint(name, known)}: the halt is in force all the same`];
 }
 
 /** Rejects with POLICY_STATE_UNAVAILABLE when the state does not answer; the operators' log has the cause. */
