@@ -26,6 +26,8 @@ export interface ApprovalsOptions {
   readonly stores: readonly ApprovalStore[];
   /** Accepted by one of the stores. Paths in it are absolute. */
   readonly url: string;
+  /** Whose approvals they are; undefined: the service's own. */
+  readonly tenant?: string | undefined;
   /** Returns Unix milliseconds. Used for SQLite only: with PostgreSQL, the server's clock counts for all clients. */
   readonly now: () => number;
   readonly newId: () => string;
@@ -105,13 +107,13 @@ export async function openApprovals(options: ApprovalsOptions): Promise<OpenedAp
   };
 }
 
-async function openDialect({ stores, url, now, log = () => {} }: ApprovalsOptions): Promise<Dialect> {
+async function openDialect({ stores, url, tenant, now, log = () => {} }: ApprovalsOptions): Promise<Dialect> {
   const store = stores.find(({ accepts }) => accepts.test(url));
   // The error does not quote the URL, which may contain a password.
   if (store === undefined) {
     throw new Error(`the approvals store must be named as ${stores.map(({ example }) => example).join(" or ")}`);
   }
-  return store.open(url, { now, log });
+  return store.open(url, { now, tenant, log });
 }
 
 async function readAt(view: ReadTransaction, id: string) {

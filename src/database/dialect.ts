@@ -54,7 +54,7 @@ export interface ApprovalStore {
    *
    * @throws {Error} as `open`
    */
-  inspect(url: string, parts: Pick<StoreParts, "now">): Promise<StoreFacts>;
+  inspect(url: string, parts: Pick<StoreParts, "now" | "tenant">): Promise<StoreFacts>;
   /**
    * Returns short transactions, separate from the approvals' own, in tables that `open` created: at most two connections, opened at first
    * use. Nobody takes turns: rows are changed by one conditional statement each. A transaction that gets no answer rejects after
@@ -120,6 +120,11 @@ export function schemaVersion(
 export interface StoreParts {
   /** Returns Unix milliseconds. */
   readonly now: () => number;
+  /**
+   * Whose database it is; undefined: the service's own. Each tenant has tables of its own in the database of the URL, and nothing of
+   * another's can be reached through them.
+   */
+  readonly tenant?: string | undefined;
   readonly log: (message: string, cause: unknown) => void;
 }
 

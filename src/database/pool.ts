@@ -23,12 +23,19 @@ interface Run<T> {
 
 interface PoolOptions {
   readonly count: number;
+  /** Most connections that one user has at once. Left out: all. */
+  readonly countPerUser?: number;
   /** Name of the server in errors. */
   readonly server?: string;
   readonly limits: PoolLimits;
   readonly open: () => Bun.SQL;
   /** Ends the transaction that `using` has left open; undefined when there is none. Called unless another transaction waits. */
   readonly end?: (sql: Bun.SQL) => Promise<unknown> | undefined;
+}
+
+interface RunOptions extends Partial<Pick<Run<unknown>, "using" | "signal">> {
+  /** Who runs the transaction: users take turns for the connections, and each has a queue of its own. */
+  readonly user?: string | undefined;
 }
 
 /**
@@ -41,9 +48,10 @@ export class ConnectionPool {
   readonly #permits: Semaphore;
 
   constructor(options: PoolOptions) {
-    const { count, server = APPROVALS_SERVER, limits } = options;
+    const { count, countPerUser, server = APPROVALS_SERVER, limits } = options;
     this.#permits = new Semaphore({
       permits: count,
+      permitsPerKey: countPerUser,
       waitMs: limits.queueMs,
       refused: () => new NoFreeConnection(`${server} has no free connection: it is slow or unavailable`),
     });
@@ -55,9 +63,9 @@ export class ConnectionPool {
   async run<T>(
     mode: string,
     work: (sql: Bun.TransactionSQL) => Promise<T>,
-    { using = transact, signal }: Partial<Pick<Run<T>, "using" | "signal">> = {},
+    { using = transact, signal, user }: RunOptions = {},
   ): Promise<T> {
-    await this.#permits.acquire(signal);
+    await this.#permits.acquire(signal, user);
     const connection = this.#take();
     try {
       return await connection.run({ mode, work, using, signal });
@@ -66,8 +74,13 @@ export class ConnectionPool {
       connection.isUnended = this.#permits.isAwaited;
       if (!connection.isUnended) await connection.settle();
       this.#free.push(connection);
-      this.#permits.release();
+      this.#permits.release(user);
     }
+  }
+
+  /** Refuses the transactions of a user that wait for a connection. */
+  refuse(user: string | undefined): void {
+    this.#permits.refuse(user);
   }
 
   /** Takes a free connection: first one with a transaction to be ended, so that none stays open. */

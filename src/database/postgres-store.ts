@@ -7,16 +7,16 @@ export const postgresStore: ApprovalStore = {
   accepts: /^postgres(?:ql)?:\/\/\S+$/,
   form: "a postgres:// URL",
   example: "postgres://…",
-  async open(url, { log }) {
-    const { openPostgres } = await import("./postgres.ts");
-    return openPostgres(url, log);
+  async open(url, parts) {
+    const { openPostgres } = await import("./postgres-approvals.ts");
+    return openPostgres(url, parts);
   },
-  async inspect(url, { now }) {
-    const { inspectPostgres } = await import("./postgres.ts");
-    return inspectPostgres(url, now);
+  async inspect(url, parts) {
+    const { inspectPostgres } = await import("./postgres-approvals.ts");
+    return inspectPostgres(url, parts);
   },
-  async stateTransactions(url) {
-    const { postgresState } = await import("./postgres.ts");
-    return postgresState(url);
+  async stateTransactions(url, parts) {
+    const { postgresState } = await import("./postgres-approvals.ts");
+    return postgresState(url, parts);
   },
 };

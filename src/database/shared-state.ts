@@ -28,6 +28,8 @@ export interface SharedState {
 export interface SharedStateOptions {
   /** The approvals' database and its URL, which it accepts; its tables exist. Without it, the state is this process's. */
   readonly store?: { readonly kind: ApprovalStore; readonly url: string } | undefined;
+  /** Whose state it is; undefined: the service's own. */
+  readonly tenant?: string | undefined;
   /** Returns Unix milliseconds. With PostgreSQL, the server's clock counts instead. */
   readonly now: () => number;
   /** Returns milliseconds of a monotonic clock. */
@@ -36,11 +38,11 @@ export interface SharedStateOptions {
 }
 
 /** Connects to nothing yet. */
-export function openSharedState({ store, now, monotonic, log = () => {} }: SharedStateOptions): SharedState {
+export function openSharedState({ store, tenant, now, monotonic, log = () => {} }: SharedStateOptions): SharedState {
   let opened: Promise<Transactions> | undefined;
   let isClosed = false;
   const open = async (): Promise<Transactions> =>
-    store === undefined ? memoryTransactions(now) : store.kind.stateTransactions(store.url, { now, log });
+    store === undefined ? memoryTransactions(now) : store.kind.stateTransactions(store.url, { now, tenant, log });
 
   const run = async <T>(kind: TransactionKind, work: (sql: Sql, now: number) => Promise<T>): Promise<T> => {
     if (isClosed) throw new Error("the shared state is closed");

@@ -2,6 +2,7 @@ import fs from "node:fs";
 import { dirname } from "node:path";
 import { errorText } from "../core/error-text.ts";
 import { asString } from "../core/json.ts";
+import { tenantFile } from "../core/tenant-names.ts";
 import {
   type ApprovalStore,
   type Dialect,
@@ -29,21 +30,24 @@ const FILE_MODE = 0o600;
 const DIRECTORY_MODE = 0o700;
 const OTHERS = 0o077;
 
-/** A file on this machine. `sqlite:///absolute/path.sqlite`: the path is used without decoding. */
+/**
+ * A file on this machine. `sqlite:///absolute/path.sqlite`: the path is used without decoding. A tenant has a file of its own next to
+ * it: `path.<tenant>.sqlite`.
+ */
 export const sqliteStore: ApprovalStore = {
   name: "SQLite",
   setting: "store",
   accepts: /^sqlite:\/\/[^?#]+$/,
   form: "sqlite:// and a file, such as sqlite://./var/approvals.sqlite",
   example: "sqlite:///absolute/path.sqlite",
-  async open(url, { now }) {
+  async open(url, { now, tenant }) {
     const path = /^sqlite:\/\/(\/[^\0?#]+)$/.exec(url)?.[1];
     if (path === undefined) throw new Error(`the approvals store must be named as ${this.example}`);
-    return openSqlite(path, now);
+    return openSqlite(tenantFile(path, tenant), now);
   },
-  inspect: (url) => inspectSqlite(url.slice("sqlite://".length)),
-  async stateTransactions(url, { now }) {
-    return sqliteState(url.slice("sqlite://".length), now);
+  inspect: (url, { tenant }) => inspectSqlite(tenantFile(url.slice("sqlite://".length), tenant)),
+  async stateTransactions(url, { now, tenant }) {
+    return sqliteState(tenantFile(url.slice("sqlite://".length), tenant), now);
   },
 };
 

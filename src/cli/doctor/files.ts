@@ -5,6 +5,7 @@ import { dayFilesOf } from "../../audit/journal/day-files.ts";
 import { reserveOf } from "../../audit/journal/disk-reserve.ts";
 import { systemCode } from "../../core/error-text.ts";
 import type { OwnPath } from "../../core/target-kind.ts";
+import { tenantFile } from "../../core/tenant-names.ts";
 import { type Config, pathFrom } from "../../runtime/config/config.ts";
 import { FILE_URL, namedPaths } from "../../runtime/config/own-paths.ts";
 import { type Check, type CheckFinding, configured, failed, notApplicable, ok, warning } from "./check.ts";
@@ -124,7 +125,7 @@ interface DataDirectory extends OwnPath {
 /** The database of the approvals, where it is a file. */
 function storeFiles(config: Config): readonly string[] {
   const { store } = config.approvals;
-  return store === undefined ? [] : [pathFrom(config, store.replace(FILE_URL, ""))];
+  return store === undefined ? [] : [tenantFile(pathFrom(config, store.replace(FILE_URL, "")), config.tenant)];
 }
 
 function dataDirectories(config: Config): readonly DataDirectory[] {

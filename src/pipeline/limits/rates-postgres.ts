@@ -1,6 +1,5 @@
-import { connect } from "../../database/postgres.ts";
-import { parsePostgresUrl } from "../../database/postgres-url.ts";
-import type { RateTable, SharedCharge } from "./rates-shared.ts";
+import { singleStatements } from "../../database/postgres-approvals.ts";
+import { ANSWER_MS_MAX, type RateTable, type SharedCharge } from "./rates-shared.ts";
 
 const US_PER_MS = 1_000;
 /** Every n-th statement also deletes buckets that have long been empty. */
@@ -13,29 +12,29 @@ const DELETE_AFTER_SECONDS = 86_400;
  * whenever the database fails, each replica counts for itself. Rejected: rate-limiter-flexible's PostgreSQL store, which needs
  * another client, counts fixed windows and queries the database in every call.
  */
-export function openRateTable(url: string): RateTable {
-  const address = parsePostgresUrl(url);
-  let sql: Bun.SQL | undefined;
+export function openRateTable(url: string, tenant?: string): RateTable {
+  let opened: ReturnType<typeof singleStatements> | undefined;
   let isCreated = false;
   let statements = 0;
 
   const close = async (): Promise<void> => {
-    const lost = sql;
-    sql = undefined;
+    const lost = opened;
+    opened = undefined;
     isCreated = false;
-    await lost?.close({ timeout: 0 });
+    await lost?.close();
   };
 
   return {
     keeper: "the database",
     async add(charges) {
-      sql ??= connect(address);
-      const connection = sql;
-      if (!isCreated) await createTable(connection);
-      isCreated = true;
-      statements += 1;
-      if (statements % SWEEP_EVERY_STATEMENTS === 0) await sweep(connection);
-      return addAll(connection, charges);
+      opened ??= singleStatements(url, { tenant, limitMs: ANSWER_MS_MAX });
+      return opened.run(async (sql) => {
+        if (!isCreated) await createTable(sql);
+        isCreated = true;
+        statements += 1;
+        if (statements % SWEEP_EVERY_STATEMENTS === 0) await sweep(sql);
+        return addAll(sql, charges);
+      });
     },
     close,
   };

@@ -8,7 +8,7 @@ const SHARE_EVERY_MS = 100;
 /** Maximum number of buckets that are shared in one round; the others follow in the next. */
 const BUCKETS_MAX = 1_000;
 /** Time limit for one answer of the table. No call waits for it. */
-const ANSWER_MS_MAX = 1_000;
+export const ANSWER_MS_MAX = 1_000;
 
 export interface SharedCharge {
   readonly bucket: string;

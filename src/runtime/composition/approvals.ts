@@ -68,7 +68,7 @@ export function openState(
   config: Config,
   { stores, ...parts }: Pick<OpenStoreParts, "stores" | "clock" | "log"> & Pick<Capabilities, "monotonic">,
 ): SharedState {
-  return openSharedState({ ...parts, store: configuredStore(config, stores), now: parts.clock });
+  return openSharedState({ ...parts, store: configuredStore(config, stores), tenant: config.tenant, now: parts.clock });
 }
 
 /** Returns the database that the configuration names, and its kind; undefined when it names none. */
@@ -109,6 +109,7 @@ export async function openStore(config: Config, parts: OpenStoreParts): Promise<
     const approvals = await openApprovals({
       stores: parts.stores,
       url,
+      tenant: config.tenant,
       now: parts.clock,
       newId: randomUUID,
       claimant: parts.claimant,

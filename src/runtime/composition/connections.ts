@@ -66,7 +66,7 @@ function databaseProbes(config: Config, modules: Modules): readonly SystemProbe[
   const store = storeOf(config, modules);
   if (store === undefined || store.kind.setting === "store") return [];
   const { kind, url } = store;
-  const check = () => kind.inspect(url, { now: () => 0 }).then(() => undefined);
+  const check = () => kind.inspect(url, { now: () => 0, tenant: config.tenant }).then(() => undefined);
   return [{ field: `approvals.${kind.setting}`, name: kind.name, check }];
 }
 
@@ -89,7 +89,7 @@ export async function inspectStore(
   now: () => EpochMs,
 ): Promise<StoreFacts | undefined> {
   const { kind, url } = configuredStore(config, modules.approvalStores) ?? {};
-  return kind === undefined || url === undefined ? undefined : kind.inspect(url, { now });
+  return kind === undefined || url === undefined ? undefined : kind.inspect(url, { now, tenant: config.tenant });
 }
 
 export function keyProbes(config: Config, modules: Modules): readonly SystemProbe[] {

@@ -96,7 +96,7 @@ export function openLimits(config: Config, { clock, monotonic, audit, logError, 
       logError?.("limits.shared has no effect: approvals.storeUrlFile names no PostgreSQL", undefined);
       return undefined;
     }
-    return counted(openRateTable(url));
+    return counted(openRateTable(url, config.tenant));
   };
   let shared = share();
   return {

@@ -3,8 +3,10 @@ import { dirname, join, resolve } from "node:path";
 import { parseDocument } from "yaml";
 import { sha256Hex } from "../../core/digest.ts";
 import { isBelow, type OwnPath } from "../../core/target-kind.ts";
+import { tenantFile } from "../../core/tenant-names.ts";
 import { type Config, checkpointKeyFileOf, pathFrom } from "./config.ts";
 import { readPlainFile } from "./plain-file.ts";
+import { tenantConfigs } from "./tenants.ts";
 
 /** Configuration keys whose values are the service's own files or directories. */
 export const PATH_KEY =
@@ -49,6 +51,10 @@ export function namedPaths(config: Config): readonly OwnPath[] {
   for (const [index, source] of tools.entries()) if (typeof source === "string") add(`tools[${index}]`, source);
   visit(sections, "");
   if (config.audit.checkpointKeyFile === undefined) add("audit.checkpointKeyFile", checkpointKeyFileOf(config));
+  const { store } = config.approvals;
+  const path = pathFrom(config, store?.replace(FILE_URL, "") ?? "");
+  const tenants = [config, ...tenantConfigs(config)].flatMap(({ tenant }) => tenant ?? []);
+  if (store !== undefined) for (const tenant of tenants) add("approvals.store", tenantFile(path, tenant));
   if (statSync(origin, { throwIfNoEntry: false })?.isFile() === true) add("the configuration", origin);
   return paths;
 }
