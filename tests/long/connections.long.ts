@@ -140,15 +140,38 @@ async function expectUnharmed(attacked: ServiceProcess, rssBefore: number): Prom
   expect(attacked.rssBytes - rssBefore).toBeLessThan(GROWN_BYTES_MAX);
 }
 
-/** Opens connections, a few hundred at a time. */
+/** Fewer than any system's queue of connections that a program has not accepted yet. */
+const OPENED_AT_ONCE = 100;
+/** Idle time after which a client's system asks the other side whether it still has the connection. */
+const KEEP_ALIVE_AFTER_MS = 1_000;
+
+/**
+ * Opens connections, each hundred when the service has accepted the ones before. A full queue makes the system answer with SYN
+ * cookies and drop the client's last packet: the service never has that connection, and a client that sends nothing would wait
+ * forever. The keep-alive tells such a client; a connection that the service has stays open with it.
+ */
 async function openMany(count: number, open: (at: number) => Wire): Promise<readonly Wire[]> {
   const wires: Wire[] = [];
   while (wires.length < count) {
-    const some = Array.from({ length: Math.min(200, count - wires.length) }, (_, at) => open(wires.length + at));
+    const length = Math.min(OPENED_AT_ONCE, count - wires.length);
+    const some = Array.from({ length }, (_, at) => open(wires.length + at));
     await Promise.all(some.map(({ opened }) => opened));
+    for (const { socket } of some) socket.setKeepAlive(true, KEEP_ALIVE_AFTER_MS);
     wires.push(...some);
+    await until("the connections to be accepted", () => (notAccepted(service?.port) === 0 ? true : undefined));
   }
   return wires;
+}
+
+/** Columns of a listening socket in `/proc/net/tcp`, which lists these first: local address, `0A`, length of its queue. */
+const LISTENING = /^ *\d+: [0-9A-F]{8}:([0-9A-F]{4}) [0-9A-F:]+ 0A [0-9A-F]+:([0-9A-F]+) /gm;
+
+/** Returns how many connections wait in the system until the listener at the port accepts them. */
+function notAccepted(port: number | undefined): number {
+  for (const [, local = "", waiting = ""] of readFileSync("/proc/net/tcp", "latin1").matchAll(LISTENING)) {
+    if (Number.parseInt(local, 16) === port) return Number.parseInt(waiting, 16);
+  }
+  throw new Error(`nothing listens at port ${port}`);
 }
 
 const allClosed = (wires: readonly Wire[]): Promise<unknown> => Promise.all(wires.map(({ closed }) => closed));
