@@ -89,7 +89,11 @@ export function openEndpoints(composition: Composition, { modules, known, source
 export function lentParts({ service, metrics, log }: Composition) {
   const { callers, clock, journal, limits } = service;
   return {
-    ...{ callers, clock, journal, limits, metrics },
+    callers,
+    clock,
+    journal,
+    limits,
+    metrics,
     concurrentRequestsMax: () => limits.concurrentCallsMax * 2,
     logError: (error: unknown) => log.error({ cause: causeText(error) }, "request failed"),
   };
@@ -113,10 +117,10 @@ function endpointParts({ config, service }: Composition, { workers, bundle, ...k
 }
 
 /** What the process does. */
-export type Stage = "serving" | "shutting_down" | "draining";
+export type ServiceStage = "serving" | "shutting_down" | "draining";
 
 /** Returns why the service itself, or the tenant, is not ready: the process ends, or the audit is unavailable. */
-export function stateOf({ service }: Composition, stage: Stage): readonly NotReady[] {
+export function stateOf({ service }: Composition, stage: ServiceStage): readonly NotReady[] {
   const isRecording = service.auditHealth().status === "ok";
   return [...(stage === "serving" ? [] : [stage]), ...(isRecording ? [] : (["audit_unavailable"] as const))];
 }

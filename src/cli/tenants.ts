@@ -15,7 +15,7 @@ import {
   openEndpoints,
   type PreparedComposition,
   prepareComposition,
-  type Stage,
+  type ServiceStage,
   stateOf,
 } from "./composition.ts";
 
@@ -156,12 +156,12 @@ export class RunningTenants {
   }
 
   /** Opens the endpoints of all tenants, for the service's listeners. */
-  async serve(stage: () => Stage): Promise<Tenants> {
+  async serve(stage: () => ServiceStage): Promise<Tenants> {
     const served = await Promise.all(this.#tenants.map((each) => this.#serve(each, stage)));
     return new Tenants(served, { own: this.#own.service.callers, choice: this.#choice() });
   }
 
-  async #serve(tenant: Composition & { readonly name: string }, stage: () => Stage): Promise<ServedTenant> {
+  async #serve(tenant: Composition & { readonly name: string }, stage: () => ServiceStage): Promise<ServedTenant> {
     const { service, log, name } = tenant;
     logStart(tenant);
     log.info({ tools: service.registry.list().map(({ tool }) => tool.name) }, "tools are registered");

@@ -1,7 +1,7 @@
 import { Refusal } from "../core/errors.ts";
 import { deniedAnswer, refusalAnswer } from "./answers.ts";
 import { type Endpoint, type EndpointAnswer, type EndpointServices, methodsOf, type Route } from "./endpoint.ts";
-import type { HttpExchange } from "./exchange.ts";
+import type { AnswerFunction, HttpExchange } from "./exchange.ts";
 import { Guard } from "./guard.ts";
 import type { ReceivedRequest } from "./messages.ts";
 import { checkPeerHeaders } from "./request-guard.ts";
@@ -16,8 +16,6 @@ interface AnsweringOptions {
   /** Passes requests to the tenants that they name; undefined in a service without tenants, and for a tenant itself. */
   readonly tenants?: TenantDispatch | undefined;
 }
-
-export type Answer = (exchange: HttpExchange) => Promise<EndpointAnswer>;
 
 /** The endpoints of one listener and their common guard, whatever server receives the requests. */
 export class Answering {
@@ -43,8 +41,8 @@ export class Answering {
   }
 
   /** Returns the function that answers an endpoint's requests. */
-  answerOf(endpoint: Endpoint): Answer {
-    const own: Answer =
+  answerOf(endpoint: Endpoint): AnswerFunction {
+    const own: AnswerFunction =
       "receive" in endpoint
         ? (exchange) => endpoint.receive(exchange, this.#services)
         : (exchange) => this.#guard.serve(endpoint, exchange);
@@ -67,7 +65,7 @@ export class Answering {
   }
 
   /** Sends what `answer` returns, or what the request's tenant answers, or the refusal. Never rejects. */
-  async serve(exchange: HttpExchange, answer: Answer): Promise<void> {
+  async serve(exchange: HttpExchange, answer: AnswerFunction): Promise<void> {
     const { logError } = this.#services;
     try {
       const answered = await (this.#tenants === undefined ? answer(exchange) : this.#tenants.answer(exchange, answer));
@@ -100,7 +98,7 @@ export class Answering {
 }
 
 /** Returns the function whose answers, refusals included, are as the endpoint adapts them. */
-function adapted(answer: Answer, adapt: NonNullable<Endpoint["adapt"]>): Answer {
+function adapted(answer: AnswerFunction, adapt: NonNullable<Endpoint["adapt"]>): AnswerFunction {
   return async (exchange) => {
     const answered = await answer(exchange).catch((error: unknown) => {
       if (error instanceof Refusal) return refusalAnswer(error);

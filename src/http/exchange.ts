@@ -20,6 +20,9 @@ export interface ExchangeListener<Request extends ReceivedRequest> {
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }
 
+/** Answers a request. Rejects with a `Refusal` that is the answer. */
+export type AnswerFunction = (exchange: HttpExchange) => Promise<EndpointAnswer>;
+
 /** One request and its answer. */
 export class HttpExchange<Request extends ReceivedRequest = ReceivedRequest> implements Exchange {
   readonly raw: Request;

@@ -1,7 +1,6 @@
 import type { CallerVerifier } from "../pipeline/caller-context.ts";
 import type { Rate } from "../pipeline/limits/rate-limiter.ts";
 import type { Shedding } from "../pipeline/limits/shedding.ts";
-import type { Answer } from "./answering.ts";
 import type { LoadLimits } from "./connections/load.ts";
 import type {
   Endpoint,
@@ -11,7 +10,7 @@ import type {
   ListenerParts,
   SessionSource,
 } from "./endpoint.ts";
-import type { HttpExchange } from "./exchange.ts";
+import type { AnswerFunction, HttpExchange } from "./exchange.ts";
 import type { PeerLimits } from "./request-guard.ts";
 
 export interface ServerOptions extends ListenerParts {
@@ -65,7 +64,7 @@ export interface TenantDispatch {
   /** The listener's sessions, which the service itself must read through the dispatch. */
   readonly sessions: SessionSource | undefined;
   /** Answers with the tenant that the request names; with `own` when it names none. */
-  answer(exchange: HttpExchange, own: Answer): Promise<EndpointAnswer>;
+  answer(exchange: HttpExchange, own: AnswerFunction): Promise<EndpointAnswer>;
   /** Ends what waits. */
   close(): void;
   /** Runs what endpoints left for the end, after the last request. */

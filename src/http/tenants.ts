@@ -1,10 +1,10 @@
 import type { CallerVerifier } from "../pipeline/caller-context.ts";
 import type { Presented, TenantChoice } from "../pipeline/identity/tenants.ts";
-import { type Answer, Answering } from "./answering.ts";
+import { Answering } from "./answering.ts";
 import { certificateOf } from "./connections/listening-tls.ts";
 import { RequestRateLimiter } from "./connections/request-limits.ts";
 import { type EndpointAnswer, type PresentedSession, routesOf, type SessionSource } from "./endpoint.ts";
-import type { HttpExchange } from "./exchange.ts";
+import type { AnswerFunction, HttpExchange } from "./exchange.ts";
 import { RouteTable } from "./front/route-table.ts";
 import type { ReceivedRequest } from "./messages.ts";
 import type { ListenerTenants, ServedTenant, TenantDispatch, TenantListener } from "./server-options.ts";
@@ -79,7 +79,7 @@ class Dispatch implements TenantDispatch {
     for (const route of signed) this.#signed.add(route, undefined);
   }
 
-  async answer(exchange: HttpExchange, own: Answer): Promise<EndpointAnswer> {
+  async answer(exchange: HttpExchange, own: AnswerFunction): Promise<EndpointAnswer> {
     const name = await this.#nameFor(exchange.raw);
     const tenant = name === undefined ? undefined : this.#tenants.get(name);
     return tenant === undefined ? own(exchange) : tenant.answer(exchange);
@@ -140,7 +140,7 @@ class SettledSessions implements SessionSource {
 class TenantAnswering {
   readonly routes: ReturnType<typeof routesOf>;
   readonly #answering: Answering;
-  readonly #table = new RouteTable<Answer>();
+  readonly #table = new RouteTable<AnswerFunction>();
 
   constructor(tenant: ServedTenant, { name, parts, own }: TenantListener) {
     const { callers, metrics, journal, logError, concurrentRequestsMax, limits } = tenant;
@@ -149,7 +149,11 @@ class TenantAnswering {
       routes: this.routes,
       parts: {
         ...parts,
-        ...{ callers, metrics, journal, logError, concurrentRequestsMax },
+        callers,
+        metrics,
+        journal,
+        logError,
+        concurrentRequestsMax,
         shedding: parts.shedding?.another(),
         requestRate: parts.requestRate && new RequestRateLimiter(() => limits.rates.requests, parts.clock),
       },

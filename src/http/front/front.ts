@@ -70,7 +70,9 @@ export class Front implements ListenerServer, ConnectionTaker, FrontParts {
     const routes = routesOf(endpoints, "agents", options);
     const parts = { ...options, ...this.#load, requestRate };
     this.#answering = new Answering({
-      ...{ routes, parts, listener: this },
+      routes,
+      parts,
+      listener: this,
       tenants: tenants?.on({ name: "agents", parts, own: [] }),
     });
     for (const route of routes) this.#routes.add(route, this.#answering.answerOf(route.endpoint));
