@@ -8,4 +8,10 @@ export const commands = [
     uses: CLIENT,
     run: async (_, options) => (await import("./fleet.ts")).listMembers(options),
   }),
+  command({
+    name: "tenants",
+    summary: "List the tenants of the service: tools, calls in flight, state of audit and configuration, halted or not",
+    uses: CLIENT,
+    run: async (_, options) => (await import("./fleet.ts")).listTenants(options),
+  }),
 ];

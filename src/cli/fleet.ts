@@ -1,4 +1,5 @@
 import { type MemberListing, memberListing } from "../core/api/members.ts";
+import { type TenantShown, tenantListing } from "../core/api/tenants.ts";
 import { printableCell } from "../core/printable.ts";
 import { printListing } from "./approvals/view.ts";
 import { type ClientOptions, connectAndRequest, unknownAnswer } from "./client.ts";
@@ -39,4 +40,33 @@ export async function listMembers(options: ClientOptions): Promise<void> {
     ["MEMBER", "INSTANCE", "VERSION", "CONFIGURATION", "BUNDLE", "STATE", "LAST CONTACT", "REQUESTS"],
     ...rows,
   ]);
+}
+
+/** `stc tenants`: lists the tenants of a service. */
+export async function listTenants(options: ClientOptions): Promise<void> {
+  const { body } = await connectAndRequest(options, {
+    method: "GET",
+    path: "/tenants",
+    ifNotFound: "note: the service has no tenants, or the token is for one of them",
+  });
+  if (options.json === true) return print.json(body ?? {});
+  const read = tenantListing.safeParse(body);
+  if (!read.success) return unknownAnswer();
+  const rows = read.data.tenants.map((tenant) =>
+    [
+      tenant.name,
+      tenant.halted ? "halted" : "open",
+      String(tenant.tools),
+      String(tenant.callsInFlight),
+      tenant.audit,
+      configurationCell(tenant.configuration),
+    ].map(printableCell),
+  );
+  printListing([["TENANT", "CALLS", "TOOLS", "IN FLIGHT", "AUDIT", "CONFIGURATION"], ...rows]);
+}
+
+function configurationCell(configuration: TenantShown["configuration"]): string {
+  if (configuration === undefined) return "-";
+  const { generation, since, problems } = configuration;
+  return `${generation} since ${since}${problems > 0 ? `, last reload refused (problems: ${problems})` : ""}`;
 }

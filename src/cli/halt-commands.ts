@@ -28,6 +28,7 @@ export const commands = [
         "calls of this caller, also as an actor for others: its issuer and its subject",
       ),
       session: option(text("id"), "calls in this session; for the session of a token, sid: followed by its `sid`"),
+      tenant: option(text("name"), "only those of this tenant of the service; alone, all of its calls"),
       reason: required(text("text"), "why, for operators and the audit; agents do not see it"),
       until: option(instant, "when the halt ends by itself, such as 2026-02-16T12:30:00Z", { excludes: "for" }),
       for: option(longDuration, "how long the halt lasts: 30m, 8h, 7d (default: until it is lifted)"),

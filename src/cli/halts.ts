@@ -10,6 +10,7 @@ interface HaltOptions extends ClientOptions {
   readonly system?: string;
   readonly caller?: readonly string[];
   readonly session?: string;
+  readonly tenant?: string;
   readonly reason: string;
   readonly until?: string;
   /** In seconds. */
@@ -19,8 +20,8 @@ interface HaltOptions extends ClientOptions {
 
 /** `stc halt`: stops calls at once, on every replica within a second. */
 export async function halt(options: HaltOptions): Promise<void> {
-  const { reason, until, for: forSeconds, cancelRunning } = options;
-  const body = JSON.stringify({ ...targetOf(options), reason, until, forSeconds, cancelRunning });
+  const { reason, until, for: forSeconds, cancelRunning, tenant } = options;
+  const body = JSON.stringify({ ...targetOf(options), tenant, reason, until, forSeconds, cancelRunning });
   const answer = await connectAndRequest(options, { method: "POST", path: "/halts", body });
   const read = haltSet.safeParse(answer.body);
   if (!read.success) unknownAnswer();
@@ -33,9 +34,11 @@ export async function halt(options: HaltOptions): Promise<void> {
   });
 }
 
-function targetOf({ all, tool, system, caller, session }: HaltOptions) {
+/** Without another target, all calls of the tenant are halted. */
+function targetOf({ all, tool, system, caller, session, tenant }: HaltOptions) {
+  const isOfTenant = tenant !== undefined && [tool, system, caller, session].every((each) => each === undefined);
   const named = [
-    ...(all === true ? [{ kind: "all" }] : []),
+    ...(all === true || isOfTenant ? [{ kind: "all" }] : []),
     ...(tool === undefined ? [] : [{ kind: "tool", tool }]),
     ...(system === undefined ? [] : [{ kind: "system", system }]),
     ...(caller === undefined ? [] : [{ kind: "caller", ...issuerAndSubject(caller) }]),
@@ -43,7 +46,7 @@ function targetOf({ all, tool, system, caller, session }: HaltOptions) {
   ];
   const [target, another] = named;
   if (target === undefined || another !== undefined)
-    return wrongUsage("name exactly one of --all, --tool, --system, --caller and --session");
+    return wrongUsage("name exactly one of --all, --tool, --system, --caller and --session, or a --tenant");
   return target;
 }
 
@@ -79,13 +82,14 @@ export async function listHalts(options: ClientOptions): Promise<void> {
   throw new CommandError(EXIT.failed, `the halts are ${printable(state.status)}: the service cannot read its database`);
 }
 
-function what({ kind, tool, system, issuer, subject, session, cancelRunning }: HaltShown): string {
+function what({ kind, tool, system, issuer, subject, session, tenant, cancelRunning }: HaltShown): string {
   const named = {
     tool: tool ?? "",
     system: system ?? "",
     session: session ?? "",
     caller: `${subject ?? ""} of ${issuer ?? ""}`,
   };
-  const target = kind === "all" ? "all calls" : `${kind} ${named[kind as keyof typeof named] ?? ""}`;
+  const called = kind === "all" ? "all calls" : `${kind} ${named[kind as keyof typeof named] ?? ""}`;
+  const target = tenant === undefined ? called : `${called} of tenant ${tenant}`;
   return printable(cancelRunning ? `${target}, running ones too` : target);
 }

@@ -1,0 +1,118 @@
+import { join } from "node:path";
+import { SignJWT } from "jose";
+import { z } from "zod";
+import { defineTool } from "../../src/index.ts";
+import { AskingService, type CallExtras, type Reply } from "./asking-service.ts";
+import { auditEntries, type JournalEntry, journalEntries } from "./audit-files.ts";
+import { makeSigningKey } from "./tokens.ts";
+
+/** Tenants of the service; `undefined` is the service itself. */
+export type TenantName = "acme" | "globex" | undefined;
+
+const PLATFORM = "https://platform.test";
+const TENANTS = "https://tenants.test";
+const AUDIENCES = { agents: "safe-tool-call", operators: "safe-tool-call-operators" } as const;
+
+/** A service with two tenants. It and they have tools of the same names: a read, a change that asks, and a slow read. */
+export class TenantService extends AskingService {
+  readonly key = makeSigningKey("ES256", "tenants-1");
+  /** What has begun, in order, with its tenant. */
+  readonly begun: string[] = [];
+  readonly #slow: PromiseWithResolvers<void>[] = [];
+
+  async start(sections: Readonly<Record<string, unknown>> = {}): Promise<this> {
+    const names = ["acme", "globex"];
+    await this.run({
+      tools: this.#tools("service"),
+      approvals: { store: "sqlite://./approvals.sqlite" },
+      jwt: {
+        issuers: [
+          this.#profile(PLATFORM, "agents"),
+          this.#profile(PLATFORM, "operators"),
+          { ...this.#profile(TENANTS, "agents"), tenants: { claim: "tenant", names } },
+          { ...this.#profile(TENANTS, "operators"), tenants: { claim: "tenant", names } },
+        ],
+      },
+      tenants: { acme: { tools: this.#tools("acme") }, globex: { tools: this.#tools("globex") } },
+      ...sections,
+    });
+    return this;
+  }
+
+  /** Lets every slow call end. */
+  finish(): void {
+    for (const { resolve } of this.#slow.splice(0)) resolve();
+  }
+
+  override async stop(): Promise<void> {
+    this.finish();
+    await super.stop();
+  }
+
+  agentOf(tenant: TenantName): Promise<string> {
+    return this.#sign(tenant, "agents", ["deeds:do"]);
+  }
+
+  operatorOf(tenant: TenantName, permissions: readonly string[]): Promise<string> {
+    return this.#sign(tenant, "operators", permissions);
+  }
+
+  async callTo(tenant: TenantName, tool: string, { headers = {}, signal }: CallExtras = {}): Promise<Reply> {
+    const token = await this.agentOf(tenant);
+    return this.send("POST", "/call", { token, headers, body: { tool, args: {} }, ...(signal && { signal }) });
+  }
+
+  entriesOf(tenant: TenantName) {
+    return auditEntries(this.#logOf(tenant));
+  }
+
+  journalOf(tenant: TenantName): readonly JournalEntry[] {
+    return journalEntries(this.#logOf(tenant));
+  }
+
+  #logOf(tenant: TenantName): string {
+    return tenant === undefined ? join(this.folder, "audit") : join(this.folder, "audit", "tenants", tenant);
+  }
+
+  #profile(issuer: string, audience: keyof typeof AUDIENCES): Record<string, unknown> {
+    const profile = { issuer, audience: AUDIENCES[audience], algorithms: ["ES256"], jwks: { keys: [this.key.jwk] } };
+    return audience === "operators" ? { ...profile, operators: true } : profile;
+  }
+
+  #sign(tenant: TenantName, audience: keyof typeof AUDIENCES, permissions: readonly string[]): Promise<string> {
+    const { key } = this;
+    const claims = { sub: audience === "operators" ? "olga" : "agent-7", permissions, ...(tenant && { tenant }) };
+    return new SignJWT(claims)
+      .setProtectedHeader({ alg: key.alg, kid: key.kid, typ: "JWT" })
+      .setIssuer(tenant === undefined ? PLATFORM : TENANTS)
+      .setAudience(AUDIENCES[audience])
+      .setIssuedAt("1 second ago")
+      .setExpirationTime("10 minutes")
+      .sign(key.privateKey);
+  }
+
+  #tools(owner: string) {
+    const common = {
+      permissions: { required: ["deeds:do"] },
+      input: z.strictObject({}),
+      output: z.object({ by: z.string() }),
+      outputPolicy: { by: "allow" },
+    } as const;
+    const handler = (name: string) => async () => {
+      this.begun.push(`${name} of ${owner}`);
+      if (name === "slow_read") {
+        const run = Promise.withResolvers<void>();
+        this.#slow.push(run);
+        await run.promise;
+      }
+      return { by: owner };
+    };
+    const tool = (name: string, rest: { classification: "read" } | { classification: "write"; category: "write" }) =>
+      defineTool({ ...common, ...rest, name, description: "Does a deed", handler: handler(name) });
+    return [
+      tool("do_read", { classification: "read" }),
+      tool("slow_read", { classification: "read" }),
+      tool("do_write", { classification: "write", category: "write" }),
+    ];
+  }
+}
