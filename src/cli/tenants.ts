@@ -6,7 +6,7 @@ import { type TenantChoice, tenantChosenBy } from "../pipeline/identity/tenants.
 import { Capacity } from "../pipeline/limits/capacity.ts";
 import type { Hooks } from "../runtime/composition/wiring.ts";
 import type { Config } from "../runtime/config/config.ts";
-import { tenantConfigs } from "../runtime/config/tenants.ts";
+import { TenantProblems, tenantConfigs } from "../runtime/config/tenants.ts";
 import type { ReloadCandidate, Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
 import {
   type Composition,
@@ -42,9 +42,9 @@ export async function openWithTenants(config: Config, { modules, readAgain, prep
     await problems.collect(name, async () => prepared.push({ name, composition: await reading }));
   };
   try {
-    await prepare(undefined, prepareOwn({ capacity }));
+    await prepare(undefined, prepareOwn({ capacity, readAgain: readAgain && ownReading(readAgain) }));
     for (const own of tenantConfigs(config)) {
-      const { tenant: name } = own;
+      const { tenant: name = "" } = own;
       const hooks = { capacity, readAgain: readAgain && readingOf(name, readAgain) };
       await prepare(name, prepareComposition(own, { modules, hooks }));
     }
@@ -71,11 +71,33 @@ export async function openWithTenants(config: Config, { modules, readAgain, prep
   return { composition, tenants: new RunningTenants(tenants, { own: composition, modules }) };
 }
 
-/** Returns what reads the configuration of one tenant again. */
-function readingOf(name: string | undefined, readAgain: NonNullable<Hooks["readAgain"]>): Hooks["readAgain"] {
+type ReadAgain = NonNullable<Hooks["readAgain"]>;
+
+/** Returns what reads the service's own configuration again, whatever the problems of its tenants. */
+function ownReading(readAgain: ReadAgain): ReadAgain {
+  return async (candidate) => {
+    try {
+      return await readAgain(candidate);
+    } catch (error) {
+      if (error instanceof TenantProblems) return error.config;
+      throw error;
+    }
+  };
+}
+
+/** Returns what reads the configuration of one tenant again, whatever the problems of the others. */
+function readingOf(name: string, readAgain: ReadAgain): ReadAgain {
+  const readOwn = ownReading(async () => {
+    try {
+      return await readAgain();
+    } catch (error) {
+      const problems = error instanceof TenantProblems ? error.of(name) : [];
+      throw problems.length === 0 ? error : new StartupError(problems);
+    }
+  });
   return async () => {
-    const found = tenantConfigs(await readAgain()).find(({ tenant }) => tenant === name);
-    if (found === undefined) throw new StartupError([`tenants: ${name} is missing: other names need a restart`]);
+    const found = tenantConfigs(await readOwn()).find(({ tenant }) => tenant === name);
+    if (found === undefined) throw new StartupError(["tenants: another set of names: needs a restart"]);
     return found;
   };
 }
@@ -119,6 +141,7 @@ class Problems {
 function problemsOf({ tenants }: Config, name: string, problems: readonly string[]): readonly string[] {
   const written = tenants?.[name] ?? {};
   return problems.map((problem) => {
+    if (problem.includes(`tenants.${name}.`)) return problem;
     const [, section = ""] = /^([A-Za-z]+)[.[:]/.exec(problem) ?? [];
     return Object.hasOwn(written, section) ? `tenants.${name}.${problem}` : `tenants.${name}: ${problem}`;
   });

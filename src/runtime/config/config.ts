@@ -16,7 +16,14 @@ import { checkListeners, consoleSection, listenerKeys } from "./listeners.ts";
 import { configMessage, configProblems, fieldOf } from "./problems.ts";
 import { quotas } from "./quotas.ts";
 import { bindings, checkBindings, roles } from "./roles.ts";
-import { tenants, type WithTenants, type WrittenTenant, withTenantConfigs, writtenTenants } from "./tenants.ts";
+import {
+  TenantProblems,
+  tenants,
+  type WithTenants,
+  type WrittenTenant,
+  withTenantConfigs,
+  writtenTenants,
+} from "./tenants.ts";
 import { count, instanceName, name, problemAdder, reloaded, reloadedKeys, text } from "./values.ts";
 import { checkWorkers, partOfSystem, WORKERS_MAX } from "./workers.ts";
 import { commands, workspace } from "./workspace.ts";
@@ -551,20 +558,22 @@ export function readConfig(written: unknown, options: ReadOptions, modules: Modu
   const overridden = withIssuers(withOverrides(written, environment), modules.tokenSources);
   const { config, problems } = parse(overridden, options, modules);
   const derived = writtenTenants(overridden).map((tenant) => parseTenant(tenant, options, modules));
-  const all = [...problems, ...derived.flatMap((each) => each.problems)];
-  if (config === undefined || all.length > 0) {
-    throw new StartupError(
-      [...new Map(all.map((problem) => [JSON.stringify(problem), problem])).values()].map(
-        ({ path, message }) => `${origin}: ${fieldOf(path)}: ${message}${overrideHint(path, environment)}`,
-      ),
-    );
-  }
-  return deepFreeze(
+  const inWords = (found: ParsedConfig["problems"]): readonly string[] =>
+    found.map(({ path, message }) => `${origin}: ${fieldOf(path)}: ${message}${overrideHint(path, environment)}`);
+  const all = [...new Set(inWords([...problems, ...derived.flatMap((each) => each.problems)]))];
+  if (config === undefined) throw new StartupError(all);
+  const readable = deepFreeze(
     withTenantConfigs(
       config,
       derived.flatMap((each) => each.config ?? []),
     ),
   );
+  if (problems.length > 0) throw new StartupError(all);
+  if (all.length > 0)
+    throw new TenantProblems(all, readable, (name) =>
+      inWords(derived.find((each) => each.name === name)?.problems ?? []),
+    );
+  return readable;
 }
 
 interface ParsedConfig {
@@ -581,11 +590,12 @@ function parse(written: unknown, { folder, environment, origin }: ReadOptions, m
   return { config, problems: [] };
 }
 
-function parseTenant({ name, written, pathOf }: WrittenTenant, options: ReadOptions, modules: Modules): ParsedConfig {
+function parseTenant({ name, written, pathOf }: WrittenTenant, options: ReadOptions, modules: Modules) {
   const { config, problems } = parse(written, options, modules);
   return {
     ...(config !== undefined && { config: deepFreeze({ ...config, tenant: name }) }),
     problems: problems.map(({ path, message }) => ({ path: pathOf(path), message })),
+    name,
   };
 }
 

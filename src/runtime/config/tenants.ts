@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { StartupError } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import type { Config } from "./config.ts";
 
@@ -30,6 +31,20 @@ export function tenantConfigs(config: Config): readonly Config[] {
 
 export function withTenantConfigs(config: Config, derived: readonly Config[]): Config {
   return derived.length === 0 ? config : { ...config, [DERIVED]: derived };
+}
+
+/** Only parts of tenants have problems: a running service adopts the other parts. A start is refused. */
+export class TenantProblems extends StartupError {
+  /** The configuration, with those tenants that have no problems. */
+  readonly config: Config;
+  /** Returns the problems of one tenant. */
+  readonly of: (tenant: string) => readonly string[];
+
+  constructor(problems: readonly string[], config: Config, of: (tenant: string) => readonly string[]) {
+    super(problems);
+    this.config = config;
+    this.of = of;
+  }
 }
 
 type Section = Readonly<Record<string, unknown>>;

@@ -14,9 +14,16 @@ export function isLive(key: string, live: readonly string[]): boolean {
 }
 
 export function restartProblems(before: Config, after: Config, live: readonly string[]): readonly string[] {
-  return changedKeys(before, after, [])
-    .filter((key) => !isLive(key, live))
-    .map((key) => `${key}: needs a restart`);
+  const keys = changedKeys(before, after, []).filter((key) => !isLive(key, live));
+  const hasOtherTenants = !Bun.deepEquals(tenantNames(before), tenantNames(after));
+  return [...keys, ...(hasOtherTenants ? ["tenants: another set of names"] : [])].map(
+    (key) => `${key}: needs a restart`,
+  );
+}
+
+/** A tenant is a service of its own, with its own files and tables: it is opened and closed with the process. */
+function tenantNames({ tenants }: Config): readonly string[] {
+  return Object.keys(tenants ?? {}).sort();
 }
 
 function changedKeys(before: unknown, after: unknown, path: readonly string[]): readonly string[] {
