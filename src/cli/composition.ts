@@ -74,6 +74,7 @@ export function openEndpoints(composition: Composition, { modules, known, source
   const { service, metrics } = composition;
   metrics.watch({
     ...service,
+    hub: service.hub?.own,
     callsInFlight: () => service.admission.inFlight(),
     upstreams: () => service.targets().upstreams(),
     certificates: () => service.targets().certificates(),

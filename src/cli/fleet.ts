@@ -24,9 +24,11 @@ export async function listMembers(options: ClientOptions): Promise<void> {
   if (options.json === true) return print.json(body ?? {});
   const read = memberListing.safeParse(body);
   if (!read.success) return unknownAnswer();
+  const hasTenants = read.data.members.some(({ tenant }) => tenant !== undefined);
   const rows = read.data.members.map((member) =>
     [
       member.name,
+      ...(hasTenants ? [member.tenant ?? "-"] : []),
       member.instance,
       member.version ?? "-",
       member.policyVersion?.slice(0, VERSION_CHARACTERS) ?? "-",
@@ -37,7 +39,17 @@ export async function listMembers(options: ClientOptions): Promise<void> {
     ].map(printableCell),
   );
   printListing([
-    ["MEMBER", "INSTANCE", "VERSION", "CONFIGURATION", "BUNDLE", "STATE", "LAST CONTACT", "REQUESTS"],
+    [
+      "MEMBER",
+      ...(hasTenants ? ["TENANT"] : []),
+      "INSTANCE",
+      "VERSION",
+      "CONFIGURATION",
+      "BUNDLE",
+      "STATE",
+      "LAST CONTACT",
+      "REQUESTS",
+    ],
     ...rows,
   ]);
 }

@@ -149,7 +149,8 @@ export async function startService(
   const { consoleUrl, operatorUrl } = listeners;
   const url = parent?.url ?? listeners.url;
   listening = listeners.states;
-  if (worker === undefined) logListening({ url, consoleUrl, operatorUrl, hubUrl: service.hub?.url }, service, log);
+  if (worker === undefined)
+    logListening({ url, consoleUrl, operatorUrl, hubUrl: service.hubListener?.url }, service, log);
   const drain = async (): Promise<void> => {
     log.info("draining");
     unfollow();
@@ -185,7 +186,7 @@ export async function startService(
     /** URL of the operators' listener; undefined when the configuration has none. */
     operatorUrl,
     /** URL at which members connect; undefined when the service is no hub. */
-    hubUrl: service.hub?.url,
+    hubUrl: service.hubListener?.url,
     notRegistered: worker === undefined ? [...service.notRegistered, ...(tenants?.notRegistered() ?? [])] : [],
     reload: known.reload,
     /** Writes an uncaught error to the operators' log; the service keeps running. */

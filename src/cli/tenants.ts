@@ -53,7 +53,10 @@ export async function openWithTenants(config: Config, { modules, readAgain, prep
       const [next] = prepared.splice(0, 1);
       const [service] = opened;
       const { name = "", composition } = next ?? {};
-      const hooks = service && { serviceHalts: service.service.halts.forTenant(name) };
+      const hooks = service && {
+        serviceHalts: service.service.halts.forTenant(name),
+        serviceHub: service.service.hubListener,
+      };
       await problems.collect(next?.name, async () => {
         if (composition !== undefined) opened.push(await composition.open(hooks));
       });

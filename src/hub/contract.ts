@@ -30,6 +30,8 @@ export interface MemberFacts {
 export interface HubMember {
   /** Name in its certificate or workload token. Replicas of one service share it. */
   readonly name: string;
+  /** The tenant whose requests it sends; undefined for a member of the service itself. */
+  readonly tenant?: string | undefined;
   /** Id of the log that this process writes. */
   readonly instance: string;
   /** Whether the member may name callers whose tokens this issuer issues. */

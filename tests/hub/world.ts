@@ -8,14 +8,19 @@ import type { HubMethod, PushSource } from "../../src/hub/contract.ts";
 import { ConnectedMembers } from "../../src/hub/server/connected.ts";
 import { HubListener, type HubListenerOptions } from "../../src/hub/server/listener.ts";
 import { type MemberRule, Members } from "../../src/hub/server/members.ts";
-import { Methods } from "../../src/hub/server/methods.ts";
+import { MethodRoom, Methods } from "../../src/hub/server/methods.ts";
 import { RefusalLines } from "../../src/hub/server/refusal-lines.ts";
+import { type Served, ServedTenants } from "../../src/hub/server/served-tenants.ts";
 import { Streams } from "../../src/hub/server/streams.ts";
 import type { CallerVerifier } from "../../src/pipeline/caller-context.ts";
 
-interface HubOptions {
+interface ServedParts {
   readonly methods?: readonly HubMethod[];
   readonly sources?: readonly PushSource[];
+}
+
+interface HubOptions extends ServedParts {
+  readonly tenants?: Readonly<Record<string, ServedParts>>;
   readonly rules?: readonly MemberRule[];
   readonly tls?: HubListenerOptions["tls"];
   readonly tokens?: Pick<CallerVerifier, "verify">;
@@ -26,15 +31,23 @@ interface HubOptions {
 export type Line = { readonly type: string; readonly [member: string]: unknown };
 
 /** A hub with methods of the test. */
-export async function openHub({ methods = [], sources = [], rules = [], ...options }: HubOptions = {}) {
+export async function openHub({ rules = [], tenants = {}, ...options }: HubOptions = {}) {
   const clock = Date.now;
   const monotonic = (): number => performance.now();
   const lines: Line[] = [];
   const errors: unknown[] = [];
   const logError = (message: string, error: unknown): void => void errors.push(`${message}: ${error}`);
-  const connected = new ConnectedMembers(clock);
-  const streams = new Streams({ sources, clock, monotonic, logError });
   const observed: string[] = [];
+  const room = new MethodRoom();
+  const servedOf = ({ methods = [], sources = [] }: ServedParts, at = ""): Served => ({
+    methods: new Methods(methods, { perMemberMax: () => options.perMemberMax ?? 64, room }),
+    streams: new Streams({ sources, clock, monotonic, logError }),
+    connected: new ConnectedMembers(clock),
+    observe: (method, outcome) => void observed.push(`${at}${method} ${outcome}`),
+  });
+  const served = new ServedTenants(servedOf(options));
+  for (const [tenant, parts] of Object.entries(tenants)) served.add(tenant, servedOf(parts, `${tenant}: `));
+  const { connected, streams } = served.own;
   const { listener, port } = await HubListener.open({
     host: "127.0.0.1",
     port: options.port ?? 0,
@@ -45,16 +58,13 @@ export async function openHub({ methods = [], sources = [], rules = [], ...optio
       tokens: options.tokens,
       clock,
     }),
-    methods: new Methods(methods, () => options.perMemberMax ?? 64),
-    streams,
-    connected,
+    served,
     refusals: new RefusalLines({ clock, journal: async (line) => void lines.push(line) }),
     clock,
     monotonic,
     logError,
-    observe: (method, outcome) => void observed.push(`${method} ${outcome}`),
   });
-  return { listener, port, lines, errors, connected, streams, observed };
+  return { listener, port, lines, errors, served, connected, streams, observed };
 }
 
 /** A method whose requests stay open until `open` is called. */
@@ -81,9 +91,10 @@ interface MemberOptions {
   readonly instance?: string;
   readonly requestMs?: number;
   readonly monotonic?: () => number;
+  readonly newId?: () => string;
 }
 
-type Reached = Omit<MemberOptions, "requestMs" | "monotonic">;
+type Reached = Omit<MemberOptions, "requestMs" | "monotonic" | "newId">;
 
 function reach({ port, scheme = "http", tls, token, instance = "log-1" }: Reached): HubConnectionOptions {
   const url = new URL(`${scheme}://${scheme === "https" ? "localhost" : "127.0.0.1"}:${port}`);
@@ -106,12 +117,17 @@ export function openConnection(options: Reached): HubConnection {
   return new HubConnection(reach(options));
 }
 
-export function openMember({ requestMs = 60_000, monotonic = () => performance.now(), ...reached }: MemberOptions) {
+export function openMember({
+  requestMs = 60_000,
+  monotonic = () => performance.now(),
+  newId = () => crypto.randomUUID(),
+  ...reached
+}: MemberOptions) {
   return openHubClient({
     ...reach(reached),
     monotonic,
     random: Math.random,
-    newId: () => crypto.randomUUID(),
+    newId,
     log: () => {},
     requestMs,
   });

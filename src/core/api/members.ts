@@ -7,6 +7,10 @@ export const memberListing = z.object({
   members: z.array(
     z.object({
       name: z.string().describe("Name in its certificate, or subject and issuer of its workload token."),
+      tenant: z
+        .string()
+        .optional()
+        .describe("Its tenant, for operators of the service. Left out for a member of the service itself."),
       instance: z.string().describe("Id of the log that it writes."),
       version: z.string().optional(),
       policyVersion: z.string().optional().describe("Of the configuration in use, as in its audit entries."),

@@ -8,6 +8,7 @@ import { type Endpoint, endpointsWith } from "../endpoint.ts";
 /** An instance of a member, as a hub knows it. */
 interface KnownMember {
   readonly name: string;
+  readonly tenant?: string | undefined;
   readonly instance: string;
   readonly version?: string | undefined;
   readonly policyVersion?: string | undefined;
@@ -30,7 +31,7 @@ export const endpoints: readonly Endpoint<MembersPart>[] = [
     method: "GET",
     path: "/members",
     summary:
-      "The members that this hub has heard of within the last hour: version, configuration, bundle, last contact.",
+      "The members that this hub has heard of within the last hour: tenant, version, configuration, bundle, last contact. A tenant's operators see its members.",
     audience: "operators",
     permission: "metrics:read",
     onlyWith: "`hub.listen`",

@@ -8,11 +8,10 @@ import { parseBundleFact } from "../bundle-fact.ts";
 import { EVENTS, HEADER_VALUE, HUB_PATH, MEMBER_HEADERS, type MemberFacts } from "../contract.ts";
 import { HubRefusal, HubUnavailable } from "../errors.ts";
 import { HUB_BYTES_MAX } from "../wire.ts";
-import type { ConnectedMembers } from "./connected.ts";
 import type { Identified, Members } from "./members.ts";
-import { HubBusy, type Methods } from "./methods.ts";
+import { HubBusy } from "./methods.ts";
 import type { RefusalLines } from "./refusal-lines.ts";
-import type { Streams } from "./streams.ts";
+import type { HubOutcome, Served, ServedTenants } from "./served-tenants.ts";
 
 const HEAD_BYTES_MAX = 16_384;
 const HEAD_MS_MAX = 5_000;
@@ -22,22 +21,16 @@ const KEEP_ALIVE_MS = 72_000;
 const CHECK_EVERY_MS = 500;
 const REQUEST_TARGET = new RegExp(`^${HUB_PATH}([A-Za-z][A-Za-z0-9.]{0,63})$`);
 
-/** Outcome of a request, for the metrics. */
-export type HubOutcome = "answered" | "refused" | "busy" | "unavailable" | "unauthenticated";
-
 export interface HubListenerOptions {
   readonly host: string;
   readonly port: number;
   readonly tls: TlsSource | undefined;
   readonly members: Members;
-  readonly methods: Methods;
-  readonly streams: Streams;
-  readonly connected: ConnectedMembers;
+  readonly served: ServedTenants;
   readonly refusals: RefusalLines;
   readonly clock: () => EpochMs;
   readonly monotonic: () => number;
   readonly logError: (message: string, error: unknown) => void;
-  readonly observe?: ((method: string, outcome: HubOutcome, ms: number) => void) | undefined;
 }
 
 /** The HTTP server to which members connect. */
@@ -73,7 +66,7 @@ export class HubListener {
   /** Ends the streams, answers what runs, and closes. */
   async close(): Promise<void> {
     this.#isClosing = true;
-    this.#options.streams.close();
+    this.#options.served.close();
     this.#tls?.close();
     this.#tls?.server.close();
     await this.#forwarded?.emptyWithin(CHECK_EVERY_MS);
@@ -110,59 +103,27 @@ export class HubListener {
   }
 
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { observe, monotonic } = this.#options;
+    const { served, monotonic } = this.#options;
     const startMs = monotonic();
     const [, method] = REQUEST_TARGET.exec(request.url ?? "") ?? [];
     request.on("error", () => {});
     response.on("error", () => {});
     let outcome: HubOutcome = "answered";
+    let tenant = served.own;
     try {
-      await this.#answer(request, response, method);
+      if (method === undefined || request.method !== (method === EVENTS ? "GET" : "POST")) throw routeNotFound();
+      const identified = await this.#identify(request);
+      if (this.#isClosing) throw new HubBusy("the hub is shutting down");
+      tenant = served.of(identified.member);
+      const exchange = { request, response, ...identified };
+      await (method === EVENTS ? sendStream(tenant, exchange) : answer(tenant, method, exchange));
     } catch (error) {
       outcome = this.#refuse(error, response);
     }
     // Any other name would create a label in the metrics.
-    const known = method !== undefined && (method === EVENTS || this.#options.methods.has(method)) ? method : "other";
+    const known = method !== undefined && (method === EVENTS || tenant.methods.has(method)) ? method : "other";
     // The duration of a stream is not a measure of the hub's speed.
-    if (known !== EVENTS || outcome !== "answered") observe?.(known, outcome, monotonic() - startMs);
-  }
-
-  async #answer(request: IncomingMessage, response: ServerResponse, method: string | undefined): Promise<void> {
-    const isStream = method === EVENTS;
-    if (method === undefined || request.method !== (isStream ? "GET" : "POST")) {
-      throw new HubRefusal(
-        404,
-        "ROUTE_NOT_FOUND",
-        `the hub answers POST ${HUB_PATH}<method> and GET ${HUB_PATH}${EVENTS}`,
-      );
-    }
-    const { member, untilMs } = await this.#identify(request);
-    const { methods, connected, streams } = this.#options;
-    if (this.#isClosing) throw new HubBusy("the hub is shutting down");
-    if (isStream) {
-      const release = methods.enterStream(member);
-      const leave = connected.enter(member, factsOf(request), "stream");
-      await streams.send(response, untilMs).finally(() => {
-        release();
-        leave();
-      });
-      return;
-    }
-    const release = methods.enter(member, method);
-    const held: (() => void)[] = [];
-    const leave = methods.isProbe(method) ? undefined : connected.enter(member, factsOf(request), "request");
-    try {
-      const body = await bodyOf(request, (bytes) => held.push(methods.hold(member, bytes)));
-      const left = new AbortController();
-      response.on("close", () => {
-        if (!response.writableEnded) left.abort();
-      });
-      send(response, 200, await methods.answer(method, body, { member, signal: left.signal }));
-    } finally {
-      for (const free of held) free();
-      release();
-      leave?.();
-    }
+    if (known !== EVENTS || outcome !== "answered") tenant.observe?.(known, outcome, monotonic() - startMs);
   }
 
   async #identify(request: IncomingMessage): Promise<Identified> {
@@ -203,6 +164,48 @@ export class HubListener {
     send(response, 503, JSON.stringify({ error: { code: "HUB_UNAVAILABLE", message } }), headers);
     return "unavailable";
   }
+}
+
+interface Exchange extends Identified {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+}
+
+async function sendStream({ methods, connected, streams }: Served, exchange: Exchange): Promise<void> {
+  const { request, response, member, untilMs } = exchange;
+  const release = methods.enterStream(member);
+  const leave = connected.enter(member, factsOf(request), "stream");
+  await streams.send(response, untilMs).finally(() => {
+    release();
+    leave();
+  });
+}
+
+async function answer({ methods, connected }: Served, method: string, exchange: Exchange): Promise<void> {
+  const { request, response, member } = exchange;
+  const release = methods.enter(member, method);
+  const held: (() => void)[] = [];
+  const leave = methods.isProbe(method) ? undefined : connected.enter(member, factsOf(request), "request");
+  try {
+    const body = await bodyOf(request, (bytes) => held.push(methods.hold(member, bytes)));
+    const left = new AbortController();
+    response.on("close", () => {
+      if (!response.writableEnded) left.abort();
+    });
+    send(response, 200, await methods.answer(method, body, { member, signal: left.signal }));
+  } finally {
+    for (const free of held) free();
+    release();
+    leave?.();
+  }
+}
+
+function routeNotFound(): HubRefusal {
+  return new HubRefusal(
+    404,
+    "ROUTE_NOT_FOUND",
+    `the hub answers POST ${HUB_PATH}<method> and GET ${HUB_PATH}${EVENTS}`,
+  );
 }
 
 function factsOf({ headers }: IncomingMessage): MemberFacts {

@@ -17,13 +17,15 @@ export interface MemberRule {
   readonly tokenIssuer?: string | undefined;
   /** Issuers of the callers that the member may speak for. */
   readonly issuers?: readonly string[] | undefined;
+  /** The tenant that the member belongs to. Default: the service itself. */
+  readonly tenant?: string | undefined;
 }
 
 export interface MembersOptions {
   /** Read at each request. */
   readonly rules: () => readonly MemberRule[];
-  /** The issuers of callers for a rule without `issuers`. */
-  readonly issuers: () => readonly string[];
+  /** The issuers of callers for a rule without `issuers`. `tenant`: of the rule. */
+  readonly issuers: (tenant: string | undefined) => readonly string[];
   /** Verifies workload tokens. */
   readonly tokens: Pick<CallerVerifier, "verify"> | undefined;
   readonly clock: () => EpochMs;
@@ -73,7 +75,7 @@ export class Members {
     const { names = [] } = certificate;
     for (const name of names) {
       const rule = this.#options.rules().find(({ certificate: pattern }) => matches(pattern, name));
-      if (rule !== undefined) return { name, issuers: this.#issuersOf(rule), untilMs: certificate.notAfterMs };
+      if (rule !== undefined) return { name, ...this.#allowedBy(rule), untilMs: certificate.notAfterMs };
     }
     return `hub.members has none of the certificate's names: ${names.slice(0, 4).join(", ") || "it has no usable name"}`;
   }
@@ -96,22 +98,23 @@ export class Members {
       .find((one) => matches(one.subject, subject) && (one.tokenIssuer ?? issuer) === issuer);
     if (rule === undefined) throw unknownMember(`hub.members does not have the token's subject ${subject}`);
     // No name in a certificate has an @: a subject cannot pass for one.
-    return { name: `${subject}@${issuer}`, issuers: this.#issuersOf(rule), untilMs: expiresAt * 1_000 };
+    return { name: `${subject}@${issuer}`, ...this.#allowedBy(rule), untilMs: expiresAt * 1_000 };
   }
 
-  #issuersOf({ issuers }: MemberRule): readonly string[] {
-    return issuers ?? this.#options.issuers();
+  #allowedBy({ tenant, issuers = this.#options.issuers(tenant) }: MemberRule): Omit<Named, "name" | "untilMs"> {
+    return { tenant, issuers };
   }
 }
 
 interface Named {
   readonly name: string;
+  readonly tenant: string | undefined;
   readonly issuers: readonly string[];
   readonly untilMs: EpochMs;
 }
 
-function identified(instance: string, { name, issuers, untilMs }: Named): Identified {
-  return { member: { name, instance, speaksFor: (issuer) => issuers.includes(issuer) }, untilMs };
+function identified(instance: string, { name, tenant, issuers, untilMs }: Named): Identified {
+  return { member: { name, tenant, instance, speaksFor: (issuer) => issuers.includes(issuer) }, untilMs };
 }
 
 function matches(pattern: string | undefined, name: string): boolean {

@@ -5,12 +5,13 @@ import type { HubMember, HubMethod } from "../contract.ts";
 import { HubRefusal, HubUnavailable } from "../errors.ts";
 import { decodeWire, encodeWire, HUB_BYTES_MAX, WireError } from "../wire.ts";
 import { decrease } from "./counts.ts";
+import { SharedRoom, type TakeRoom } from "./shared-room.ts";
 
-/** Maximum number of open requests of all members, without those that wait. */
+/** Maximum number of open requests of all members of all tenants, without those that wait. */
 const TOTAL_MAX = 1_024;
 /**
- * Requests that are carried out at once: as many as there are connections to the database, and some that are read or written. The
- * others wait in their order until their members give up: the hub must not work for members that no longer wait.
+ * Requests of a tenant's members that are carried out at once: as many as there are connections to the database, and some that are
+ * read or written. The others wait in their order until their members give up: the hub must not work for members that no longer wait.
  */
 const AT_ONCE_MAX = 12;
 /** Longest wait for that. */
@@ -21,7 +22,7 @@ const WAITING_MAX = 8;
 const STREAMS_MAX = 4;
 /** Waiting requests, and streams, of all instances of a member, which chooses their ids itself. */
 const INSTANCES_MAX = 1_024;
-/** Bytes of open requests, of one member and of all members. */
+/** Bytes of open requests, of one member and of all members of all tenants. */
 const BYTES_PER_MEMBER_MAX = 4 * HUB_BYTES_MAX;
 const BYTES_MAX = 16 * HUB_BYTES_MAX;
 const RETRY_AFTER_MS = 200;
@@ -35,10 +36,29 @@ export class HubBusy extends Error {
 
 const envelope = z.strictObject({ id: z.string().regex(/^[A-Za-z0-9_-]{16,64}$/), input: z.unknown() });
 
-/** The methods of a hub, with limits for each member: a noisy member does not take the room of the others. */
+/** The room for open requests that the members of all tenants share. */
+export class MethodRoom {
+  readonly #requests = new SharedRoom(TOTAL_MAX);
+  readonly #bytes = new SharedRoom(BYTES_MAX);
+
+  join(): { readonly requests: TakeRoom; readonly bytes: TakeRoom } {
+    return { requests: this.#requests.join(), bytes: this.#bytes.join() };
+  }
+}
+
+interface MethodsOptions {
+  readonly perMemberMax: () => number;
+  readonly room: MethodRoom;
+}
+
+/**
+ * The methods of a hub for the members of one tenant, with limits for each member: a noisy member does not take the room of the
+ * others.
+ */
 export class Methods {
   readonly #methods: ReadonlyMap<string, HubMethod>;
   readonly #perMemberMax: () => number;
+  readonly #room: ReturnType<MethodRoom["join"]>;
   readonly #turns = new Semaphore({
     permits: AT_ONCE_MAX,
     waitMs: TURN_MS_MAX,
@@ -48,13 +68,12 @@ export class Methods {
   readonly #waiting = new Map<string, number>();
   readonly #streams = new Map<string, number>();
   readonly #bytes = new Map<string, number>();
-  #totalBytes = 0;
-  #total = 0;
 
-  constructor(methods: readonly HubMethod[], perMemberMax: () => number) {
+  constructor(methods: readonly HubMethod[], { perMemberMax, room }: MethodsOptions) {
     this.#methods = new Map(methods.map((method) => [method.name, method]));
     if (this.#methods.size < methods.length) throw new Error("two methods of the hub have the same name");
     this.#perMemberMax = perMemberMax;
+    this.#room = room.join();
   }
 
   has(name: string): boolean {
@@ -72,11 +91,14 @@ export class Methods {
    */
   enter({ name, instance }: HubMember, method: string): () => void {
     if (this.#methods.get(method)?.waits === true) return countedBoth(this.#waiting, { name, instance }, WAITING_MAX);
-    if (this.#total >= TOTAL_MAX) throw new HubBusy("too many requests are open at once");
     const leave = counted(this.#running, name, this.#perMemberMax());
-    this.#total += 1;
+    const giveBack = this.#room.requests(1);
+    if (giveBack === undefined) {
+      leave();
+      throw new HubBusy("too many requests are open at once");
+    }
     return () => {
-      this.#total -= 1;
+      giveBack();
       leave();
     };
   }
@@ -97,13 +119,11 @@ export class Methods {
    */
   hold({ name }: HubMember, bytes: number): () => void {
     const held = this.#bytes.get(name) ?? 0;
-    if (held + bytes > BYTES_PER_MEMBER_MAX || this.#totalBytes + bytes > BYTES_MAX) {
-      throw new HubBusy("too many bytes of requests are being read at once");
-    }
+    const giveBack = held + bytes > BYTES_PER_MEMBER_MAX ? undefined : this.#room.bytes(bytes);
+    if (giveBack === undefined) throw new HubBusy("too many bytes of requests are being read at once");
     this.#bytes.set(name, held + bytes);
-    this.#totalBytes += bytes;
     return () => {
-      this.#totalBytes -= bytes;
+      giveBack();
       decrease(this.#bytes, name, bytes);
     };
   }

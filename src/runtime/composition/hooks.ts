@@ -4,13 +4,14 @@ import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
 import type { CertificateEvent, UpstreamEvent } from "../../core/target-kind.ts";
 import type { ServiceHalts } from "../../halts/halts.ts";
 import type { BundleFact } from "../../hub/bundle-fact.ts";
-import type { HubOutcome } from "../../hub/server/listener.ts";
+import type { HubOutcome } from "../../hub/server/served-tenants.ts";
 import type { CallRecordLog } from "../../pipeline/call-record.ts";
 import type { ReviewResult } from "../../pipeline/identity/token-review.ts";
 import type { Capacity } from "../../pipeline/limits/capacity.ts";
 import type { RateTable } from "../../pipeline/limits/rates-shared.ts";
 import type { Config } from "../config/config.ts";
 import type { ReloadCandidate, ReloadEvent } from "../reload/types.ts";
+import type { TenantHost } from "./hub-share.ts";
 import type { RevocationEvent } from "./identity.ts";
 
 /** Callbacks for the surrounding program. The library may omit all of them. */
@@ -43,6 +44,8 @@ export interface Hooks {
   readonly bundle?: (() => BundleFact | undefined) | undefined;
   /** The halts of the service in one of its tenants, which they stop, too; undefined in the service itself. */
   readonly serviceHalts?: ServiceHalts | undefined;
+  /** The hub of the service in one of its tenants, whose members it serves, too; undefined in the service itself. */
+  readonly serviceHub?: TenantHost | undefined;
   /** Receives for what the start waits, once. */
   readonly onWait?: (message: string) => void;
   /** Receives each request of a hub's member: its method, how it ended, and its duration. */

@@ -166,6 +166,10 @@ async function open(config: Config, modules: Modules, { hooks, fingerprint, part
     operations,
     journal,
   });
+  const tenantHub =
+    config.tenant === undefined || stored === undefined
+      ? undefined
+      : hooks.serviceHub?.serve(config.tenant, { approvals: stored, operations, onHubRequest: hooks.onHubRequest });
   const resolving = resolveInterrupted(config, {
     ...CAPABILITIES,
     ...hooks,
@@ -215,6 +219,7 @@ async function open(config: Config, modules: Modules, { hooks, fingerprint, part
     reloading,
     versions,
     hub,
+    tenantHub,
     member,
     operations,
   };
@@ -300,8 +305,10 @@ function serviceOf(opened: Opened) {
     listeners: parts.listeners,
     /** Returns the state of the revocation list; undefined when there is none. */
     revocations: () => snapshots.current().parts.identity.revocations?.state(),
-    /** The hub's end for members; undefined when the service is no hub. */
-    hub: opened.hub,
+    /** The hub's end for members: lists them, and serves those of tenants; undefined when the service is no hub. */
+    hubListener: opened.hub,
+    /** The members that operators see: of the hub, or of the tenant; undefined without a hub. */
+    hub: opened.hub ?? opened.tenantHub,
     /** The connection of a member to its hub, which replaces the database; undefined when the service is no member. */
     member: opened.member,
     /** Returns the URLs from which agents may get tokens. */
@@ -338,6 +345,7 @@ async function close(opened: Opened, graceMs: number): Promise<void> {
   await snapshots.close();
   await idle(limits.admission, graceMs);
   await recording.stop();
+  opened.tenantHub?.close();
   await opened.hub?.close();
   halts.close();
   await quotas.close();

@@ -1,7 +1,9 @@
 import { z } from "zod";
 import { isLoopback } from "../../core/network.ts";
+import { type IssuerTenants, speaksFor } from "../../pipeline/identity/tenants.ts";
 import type { Modules } from "../module-types.ts";
 import { workloadIssuer } from "./jwt.ts";
+import { tenantName } from "./tenants.ts";
 import { problemAdder, reloaded, text } from "./values.ts";
 
 /** Declares the section `hub`: the hub's end with `listen`, or the member's with `url`. */
@@ -30,7 +32,12 @@ const member = z
       .max(64)
       .optional()
       .describe(
-        "Issuers whose agents the member may ask for. Default: those in `jwt.issuers` without `operators: true`. The hub trusts a member for these agents.",
+        "Issuers whose agents the member may ask for. Default: those in `jwt.issuers` without `operators: true` that speak for its tenant, or those without `tenants` for a member of the service itself. The hub trusts a member for these agents.",
+      ),
+    tenant: tenantName
+      .optional()
+      .describe(
+        "Tenant, out of `tenants`, that the member belongs to: its calls use what the tenant has, and the tenant's approvers decide. Default: the service itself.",
       ),
   })
   .superRefine(({ certificate, subject, tokenIssuer }, context) => {
@@ -170,13 +177,18 @@ interface Others {
   };
   readonly server: { readonly console?: unknown; readonly workers: number };
   readonly jwt: {
-    readonly issuers: readonly { readonly issuer: string; readonly audience: string | readonly string[] }[];
+    readonly issuers: readonly {
+      readonly issuer: string;
+      readonly audience: string | readonly string[];
+      readonly tenants?: IssuerTenants | undefined;
+    }[];
   };
+  readonly tenants?: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** Reports settings of other sections that a hub needs, and those that a member does not have. */
 export function checkHubSection(
-  { hub: section, approvals, server, jwt }: Others,
+  { hub: section, approvals, server, jwt, tenants = {} }: Others,
   context: z.core.$RefinementCtx,
 ): void {
   if (section === undefined) return;
@@ -192,6 +204,15 @@ export function checkHubSection(
       // A token of an agent must not make its holder a member.
       if (isShared) add(["hub", "tokens", index, "audience"], "is also that of the issuer's tokens in jwt.issuers");
     }
+    for (const [index, { tenant, issuers = [] }] of (section.members ?? []).entries()) {
+      const isUnknown = tenant !== undefined && !Object.hasOwn(tenants, tenant);
+      if (isUnknown) add(["hub", "members", index, "tenant"], "is not in tenants");
+      for (const [at, named] of issuers.entries()) {
+        const known = jwt.issuers.filter(({ issuer }) => issuer === named);
+        const isOther = known.length > 0 && !known.some((issuer) => speaksFor(issuer, tenant));
+        if (isOther && !isUnknown) add(["hub", "members", index, "issuers", at], foreignIssuer(tenant));
+      }
+    }
     return;
   }
   if (hasStore) add(storeKey, "must be left out: a member of a hub shares the hub's database");
@@ -200,4 +221,10 @@ export function checkHubSection(
   if (server.console !== undefined) add("server.console", "must be left out: operators sign in to the hub's console");
   if (server.workers > 1)
     add("server.workers", "must be 1: each process of a member has a log and connections of its own");
+}
+
+function foreignIssuer(tenant: string | undefined): string {
+  return tenant === undefined
+    ? "is an issuer of tenants in jwt.issuers: the member needs a tenant"
+    : `is an issuer in jwt.issuers that does not speak for the tenant ${tenant}`;
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { problemsOf, read } from "./reading.ts";
+import { ISSUER, problemsOf, read } from "./reading.ts";
 
 const TLS = { certFile: "./hub.crt", keyFile: "./hub.key", clientCaFile: "./ca.pem" };
 const TOKENS = [{ issuer: "https://k8s.test", audience: "stc-hub", jwksUri: "https://k8s.test/keys" }];
@@ -7,6 +7,23 @@ const STORE = { approvals: { store: "sqlite://./approvals.sqlite" } };
 const hub = (changes: object = {}, others: object = STORE) => ({
   hub: { listen: { host: "0.0.0.0" }, tls: TLS, members: [{ certificate: "spiffe://acme.test/*" }], ...changes },
   ...others,
+});
+/** Issuers of two tenants, and one of the service itself. */
+const TENANTS = {
+  ...STORE,
+  tenants: { acme: { tools: ["./acme"] }, globex: { tools: ["./globex"] } },
+  jwt: {
+    issuers: [
+      { ...ISSUER, tenants: { names: ["acme", "globex"] } },
+      { issuer: "https://acme.test", jwksUri: "https://acme.test/keys", tenants: { names: ["acme"] } },
+      { issuer: "https://own.test", jwksUri: "https://own.test/keys" },
+    ],
+  },
+};
+const ofTenant = (tenant: string | undefined, ...issuers: readonly string[]) => ({
+  certificate: "spiffe://acme.test/*",
+  ...(tenant !== undefined && { tenant }),
+  issuers,
 });
 const member = (changes: object = {}, others: object = {}) => ({
   hub: { url: "https://hub.test:9789", tokenFile: "./token", ...changes },
@@ -22,6 +39,20 @@ describe("the section hub", () => {
     ],
     ["a hub on loopback without TLS", hub({ listen: {}, tls: undefined, tokens: TOKENS, members: [{ subject: "*" }] })],
     ["a hub with PostgreSQL", hub({}, { approvals: { storeUrlFile: "./url" } })],
+    [
+      "members of tenants, with issuers that speak for these and issuers that no agent of the hub has",
+      hub(
+        {
+          members: [
+            ofTenant("acme", ISSUER.issuer, "https://acme.test"),
+            ofTenant("globex", ISSUER.issuer, "https://elsewhere.test"),
+            ofTenant(undefined, "https://own.test"),
+            { certificate: "b", tenant: "globex" },
+          ],
+        },
+        TENANTS,
+      ),
+    ],
     ["a member with a token", member()],
     [
       "a member with a certificate",
@@ -82,6 +113,31 @@ describe("the section hub", () => {
         ...hub({ tokens: [{ ...TOKENS[0], issuer: "https://idp.test", audience: "safe-tool-call" }] }),
       },
       ["hub.tokens[0].audience: is also that of the issuer's tokens in jwt.issuers"],
+    ],
+    [
+      "members of a tenant that there is not, and with issuers of others",
+      hub(
+        {
+          members: [
+            ofTenant("initech", ISSUER.issuer),
+            ofTenant("globex", ISSUER.issuer, "https://acme.test"),
+            ofTenant("acme", "https://own.test"),
+            ofTenant(undefined, ISSUER.issuer),
+          ],
+        },
+        TENANTS,
+      ),
+      [
+        "hub.members[0].tenant: is not in tenants",
+        "hub.members[1].issuers[1]: is an issuer in jwt.issuers that does not speak for the tenant globex",
+        "hub.members[2].issuers[0]: is an issuer in jwt.issuers that does not speak for the tenant acme",
+        "hub.members[3].issuers[0]: is an issuer of tenants in jwt.issuers: the member needs a tenant",
+      ],
+    ],
+    [
+      "a tenant of members where there are none",
+      hub({ members: [{ certificate: "a", tenant: "acme" }] }),
+      ["hub.members[0].tenant: is not in tenants"],
     ],
     [
       "a member without credentials",

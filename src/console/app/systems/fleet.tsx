@@ -116,7 +116,7 @@ function List(): VNode {
 const DIGITS_SHOWN = 12;
 
 function Row({ member }: { readonly member: MemberShown }): VNode {
-  const { name, instance, version, policyVersion, bundle, connected, lastContact } = member;
+  const { name, tenant, instance, version, policyVersion, bundle, connected, lastContact } = member;
   return (
     <tr {...ROLE.row}>
       <td class="cell-lead" {...ROLE.cell}>
@@ -125,6 +125,7 @@ function Row({ member }: { readonly member: MemberShown }): VNode {
         </strong>{" "}
         <span class="dim">
           <Text value={instance} max={80} />
+          {tenant !== undefined && <> · tenant {tenant}</>}
         </span>
       </td>
       <td class="cell-names" data-label="Bundle" {...ROLE.cell}>
