@@ -13,26 +13,60 @@ const PLATFORM = "https://platform.test";
 const TENANTS = "https://tenants.test";
 const AUDIENCES = { agents: "safe-tool-call", operators: "safe-tool-call-operators" } as const;
 
+/** The issuers of a service with two tenants, and tokens of theirs. */
+export class TenantTokens {
+  readonly #key = makeSigningKey("ES256", "tenants-1");
+
+  /** The issuers as a configuration has them. */
+  profiles(): readonly Record<string, unknown>[] {
+    const tenants = { claim: "tenant", names: ["acme", "globex"] };
+    return [
+      this.#profile(PLATFORM, "agents"),
+      this.#profile(PLATFORM, "operators"),
+      { ...this.#profile(TENANTS, "agents"), tenants },
+      { ...this.#profile(TENANTS, "operators"), tenants },
+    ];
+  }
+
+  agentOf(tenant: TenantName, permissions: readonly string[] = ["deeds:do"]): Promise<string> {
+    return this.#sign(tenant, "agents", permissions);
+  }
+
+  operatorOf(tenant: TenantName, permissions: readonly string[]): Promise<string> {
+    return this.#sign(tenant, "operators", permissions);
+  }
+
+  #profile(issuer: string, audience: keyof typeof AUDIENCES): Record<string, unknown> {
+    const jwks = { keys: [this.#key.jwk] };
+    const profile = { issuer, audience: AUDIENCES[audience], algorithms: ["ES256"], jwks };
+    return audience === "operators" ? { ...profile, operators: true } : profile;
+  }
+
+  #sign(tenant: TenantName, audience: keyof typeof AUDIENCES, permissions: readonly string[]): Promise<string> {
+    const key = this.#key;
+    const claims = { sub: audience === "operators" ? "olga" : "agent-7", permissions, ...(tenant && { tenant }) };
+    return new SignJWT(claims)
+      .setProtectedHeader({ alg: key.alg, kid: key.kid, typ: "JWT" })
+      .setIssuer(tenant === undefined ? PLATFORM : TENANTS)
+      .setAudience(AUDIENCES[audience])
+      .setIssuedAt("1 second ago")
+      .setExpirationTime("10 minutes")
+      .sign(key.privateKey);
+  }
+}
+
 /** A service with two tenants. It and they have tools of the same names: a read, a change that asks, and a slow read. */
 export class TenantService extends AskingService {
-  readonly key = makeSigningKey("ES256", "tenants-1");
+  readonly tokens = new TenantTokens();
   /** What has begun, in order, with its tenant. */
   readonly begun: string[] = [];
   readonly #slow: PromiseWithResolvers<void>[] = [];
 
   async start(sections: Readonly<Record<string, unknown>> = {}): Promise<this> {
-    const names = ["acme", "globex"];
     await this.run({
       tools: this.#tools("service"),
       approvals: { store: "sqlite://./approvals.sqlite" },
-      jwt: {
-        issuers: [
-          this.#profile(PLATFORM, "agents"),
-          this.#profile(PLATFORM, "operators"),
-          { ...this.#profile(TENANTS, "agents"), tenants: { claim: "tenant", names } },
-          { ...this.#profile(TENANTS, "operators"), tenants: { claim: "tenant", names } },
-        ],
-      },
+      jwt: { issuers: this.tokens.profiles() },
       tenants: { acme: { tools: this.#tools("acme") }, globex: { tools: this.#tools("globex") } },
       ...sections,
     });
@@ -50,11 +84,11 @@ export class TenantService extends AskingService {
   }
 
   agentOf(tenant: TenantName): Promise<string> {
-    return this.#sign(tenant, "agents", ["deeds:do"]);
+    return this.tokens.agentOf(tenant);
   }
 
   operatorOf(tenant: TenantName, permissions: readonly string[]): Promise<string> {
-    return this.#sign(tenant, "operators", permissions);
+    return this.tokens.operatorOf(tenant, permissions);
   }
 
   async callTo(tenant: TenantName, tool: string, { headers = {}, signal }: CallExtras = {}): Promise<Reply> {
@@ -72,23 +106,6 @@ export class TenantService extends AskingService {
 
   #logOf(tenant: TenantName): string {
     return tenant === undefined ? join(this.folder, "audit") : join(this.folder, "audit", "tenants", tenant);
-  }
-
-  #profile(issuer: string, audience: keyof typeof AUDIENCES): Record<string, unknown> {
-    const profile = { issuer, audience: AUDIENCES[audience], algorithms: ["ES256"], jwks: { keys: [this.key.jwk] } };
-    return audience === "operators" ? { ...profile, operators: true } : profile;
-  }
-
-  #sign(tenant: TenantName, audience: keyof typeof AUDIENCES, permissions: readonly string[]): Promise<string> {
-    const { key } = this;
-    const claims = { sub: audience === "operators" ? "olga" : "agent-7", permissions, ...(tenant && { tenant }) };
-    return new SignJWT(claims)
-      .setProtectedHeader({ alg: key.alg, kid: key.kid, typ: "JWT" })
-      .setIssuer(tenant === undefined ? PLATFORM : TENANTS)
-      .setAudience(AUDIENCES[audience])
-      .setIssuedAt("1 second ago")
-      .setExpirationTime("10 minutes")
-      .sign(key.privateKey);
   }
 
   #tools(owner: string) {

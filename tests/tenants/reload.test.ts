@@ -1,0 +1,150 @@
+import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { join } from "node:path";
+import { journalEntries } from "../support/audit-files.ts";
+import { manifest, ReloadService } from "../support/reload-service.ts";
+import { type TenantName, TenantTokens } from "../support/tenant-service.ts";
+
+const tokens = new TenantTokens();
+const TENANTS = { acme: { tools: ["./acme"] }, globex: { tools: ["./globex"] } };
+const ALL: readonly TenantName[] = [undefined, "acme", "globex"];
+
+let service: ReloadService;
+
+beforeEach(async () => {
+  service = new ReloadService({ jwt: { issuers: tokens.profiles() }, tenants: TENANTS });
+  for (const name of ["acme", "globex"]) service.write(`${name}/hello.ts`, manifest({ says: `${name} 1` }));
+  await service.start();
+});
+afterEach(() => service.end());
+
+async function says(): Promise<readonly string[]> {
+  const callers = await Promise.all(ALL.map((tenant) => tokens.agentOf(tenant, ["hello:say"])));
+  return Promise.all(callers.map((token) => service.says({}, token)));
+}
+
+async function reload(by: TenantName) {
+  return service.reload(await tokens.operatorOf(by, ["service:reload"]));
+}
+
+/** Changes every tool. A broken one names a classification that there is not. */
+function change(broken?: TenantName): void {
+  service.write("tools/hello.ts", manifest({ says: "second" }));
+  for (const name of ["acme", "globex"]) {
+    const text = manifest({ says: `${name} 2` });
+    service.write(`${name}/hello.ts`, name === broken ? text.replace('"read"', '"reading"') : text);
+  }
+}
+
+function journaled(tenant: "acme" | "globex", type: string): number {
+  return journalEntries(join(service.folder, "audit", "tenants", tenant)).filter((line) => line.type === type).length;
+}
+
+describe("a reload of the service", () => {
+  test("is one of each tenant", async () => {
+    expect(await says()).toEqual(["first", "acme 1", "globex 1"]);
+    change();
+    const { http, body } = await reload(undefined);
+    expect([http, body.status, body.service, body.tenants]).toEqual([
+      ...[200, "changed", "changed"],
+      { acme: "changed", globex: "changed" },
+    ]);
+    expect(await says()).toEqual(["second", "acme 2", "globex 2"]);
+    expect([journaled("acme", "configuration.changed"), service.journal("configuration.changed").length]).toEqual([
+      1, 1,
+    ]);
+  });
+
+  test("leaves a tenant with a broken tool its former configuration, whole, and names it", async () => {
+    change("acme");
+    const { http, body } = await reload(undefined);
+    expect([http, body.status, body.service, body.tenants]).toEqual([
+      ...[422, "refused", "changed"],
+      { acme: "refused", globex: "changed" },
+    ]);
+    expect(body.problems).not.toEqual([]);
+    for (const problem of body.problems) expect(problem).toStartWith("tenants.acme");
+    expect(await says()).toEqual(["second", "acme 1", "globex 2"]);
+    expect([journaled("acme", "configuration.refused"), journaled("globex", "configuration.refused")]).toEqual([1, 0]);
+    change();
+    expect((await reload(undefined)).body.tenants).toEqual({ acme: "changed", globex: "changed" });
+    expect(await says()).toEqual(["second", "acme 2", "globex 2"]);
+  });
+
+  test("leaves a tenant with an unknown setting its former configuration, and the others adopt theirs", async () => {
+    change();
+    service.configure({ tenants: { ...TENANTS, acme: { ...TENANTS.acme, limits: { oddMax: 1 } } } });
+    const { http, body } = await reload(undefined);
+    expect([http, body.service, body.tenants]).toEqual([422, "changed", { acme: "refused", globex: "changed" }]);
+    expect(body.problems.join()).toContain("tenants.acme.limits");
+    expect(await says()).toEqual(["second", "acme 1", "globex 2"]);
+  });
+
+  test("that is refused for the service itself leaves the tenants theirs", async () => {
+    change();
+    service.write("tools/hello.ts", manifest().replace('"read"', '"reading"'));
+    const { http, body } = await reload(undefined);
+    expect([http, body.service, body.tenants]).toEqual([422, "refused", { acme: "changed", globex: "changed" }]);
+    expect(await says()).toEqual(["first", "acme 2", "globex 2"]);
+  });
+
+  test("is refused with other names of tenants", async () => {
+    const { acme } = TENANTS;
+    for (const tenants of [{ ...TENANTS, initech: acme }, { acme }]) {
+      const names = Object.keys(tenants);
+      const issuers = tokens.profiles().map((each) => ("tenants" in each ? { ...each, tenants: { names } } : each));
+      service.configure({ tenants, jwt: { issuers } });
+      const { http, body } = await reload(undefined);
+      expect([http, body.service]).toEqual([422, "refused"]);
+      expect(body.problems).toContain("tenants: another set of names: needs a restart");
+      expect(await says()).toEqual(["first", "acme 1", "globex 1"]);
+    }
+  });
+
+  test("by a signal reloads tenants, too", async () => {
+    change();
+    const reloaded = await service.running.reload?.("signal");
+    expect(reloaded).toMatchObject({ outcome: "changed", each: { tenants: { acme: "changed", globex: "changed" } } });
+    expect(await says()).toEqual(["second", "acme 2", "globex 2"]);
+  });
+
+  test("changes which tenant an issuer's tokens name", async () => {
+    const issuers = tokens
+      .profiles()
+      .map((each) => ("tenants" in each ? { ...each, tenants: { claim: "org", names: ["acme", "globex"] } } : each));
+    service.configure({ jwt: { issuers } });
+    expect((await reload(undefined)).http).toBe(200);
+    expect(await says()).toEqual(["first", "UNAUTHENTICATED", "UNAUTHENTICATED"]);
+  });
+});
+
+describe("a reload of a tenant", () => {
+  test("by its operator is one of its own configuration alone", async () => {
+    change();
+    const { http, body } = await reload("acme");
+    expect([http, body.status, body.tenants]).toEqual([200, "changed", undefined]);
+    expect(await says()).toEqual(["first", "acme 2", "globex 1"]);
+    expect([journaled("acme", "configuration.changed"), journaled("globex", "configuration.changed")]).toEqual([1, 0]);
+    expect(service.journal("configuration.changed")).toEqual([]);
+  });
+
+  test("says nothing about problems of others", async () => {
+    service.configure({ tenants: { ...TENANTS, globex: { ...TENANTS.globex, limits: { oddMax: 1 } } } });
+    change();
+    const { http, body } = await reload("acme");
+    expect([http, body.status, JSON.stringify(body).includes("globex")]).toEqual([200, "changed", false]);
+    expect(await says()).toEqual(["first", "acme 2", "globex 1"]);
+  });
+});
+
+test("a service without tenants refuses a configuration with some: it needs a restart", async () => {
+  const plain = new ReloadService();
+  await plain.start();
+  try {
+    plain.configure({ jwt: { issuers: [...plain.issuers.profiles(), ...tokens.profiles()] }, tenants: TENANTS });
+    for (const name of ["acme", "globex"]) plain.write(`${name}/hello.ts`, manifest());
+    const { http, body } = await plain.reload();
+    expect([http, body.problems]).toEqual([422, ["tenants: another set of names: needs a restart"]]);
+  } finally {
+    await plain.end();
+  }
+});
