@@ -139,6 +139,7 @@ function servedParts(config: Config, service: Service, { workers, bundle, tenant
   const fleet = (): FleetShown => ({
     ...(hub !== undefined && { members: { connected: hub.connected(), bundles: byState(hub.bundles()) } }),
     ...(bundle !== undefined && { bundle: bundle.status() }),
+    ...(tenants !== undefined && { tenants: tenants().length }),
   });
   return {
     fleet,
@@ -167,7 +168,6 @@ function servedParts(config: Config, service: Service, { workers, bundle, tenant
       decisionPoints: statesShown(service.decisionPoints()),
       ...(service.member !== undefined && { hub: service.member.isConnected() ? "connected" : "away" }),
       ...(workers !== undefined && { workers: workers() }),
-      ...(tenants !== undefined && { tenants: tenants() }),
       ...fleet(),
     }),
   };

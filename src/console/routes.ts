@@ -16,6 +16,7 @@ const operators = { ...consoleOnly, audience: "operators", anyPermission: true }
 const ownSession = z.object({
   sub: z.string(),
   iss: z.string(),
+  tenant: z.string().optional().describe("The tenant of the service whose operator this is."),
   permissions: z.array(z.string()),
   expiresAt: z.iso.datetime(),
   endsAt: z.iso.datetime(),
@@ -171,11 +172,12 @@ function noSession(): Refusal {
   return new Refusal("UNAUTHENTICATED", "This request has no session of the console: it was sent with a token.");
 }
 
-function sessionFacts({ subject, issuer, permissions, expiresAt }: CallerContext, endsAtMs: EpochMs) {
+function sessionFacts({ subject, issuer, tenant, permissions, expiresAt }: CallerContext, endsAtMs: EpochMs) {
   const iso = (ms: EpochMs): string => new Date(ms).toISOString();
   return {
     sub: subject,
     iss: issuer,
+    ...(tenant !== undefined && { tenant }),
     permissions,
     expiresAt: iso(expiresAt * 1_000),
     endsAt: iso(endsAtMs),

@@ -84,9 +84,11 @@ interface HaltableCall extends CallerName {
 /**
  * Returns the first halt in force that stops such a call, as the service judges it, but for halts of a system, which a call in a
  * list does not name; undefined when nothing is known of one. Call `useHalts` on the page, so that there is something to know.
+ * Calls of tenants are on no page of the service itself: a halt that names a tenant stops none of these.
  */
 export function haltOf({ sub, iss, act = [], session, tool }: HaltableCall): HaltShown | undefined {
   return halts.value.value?.halts.find((halt) => {
+    if (halt.tenant !== undefined) return false;
     if (halt.kind === "all") return true;
     if (halt.kind === "tool") return halt.tool === tool;
     if (halt.kind === "session") return halt.session === session;
@@ -94,8 +96,8 @@ export function haltOf({ sub, iss, act = [], session, tool }: HaltableCall): Hal
   });
 }
 
-function isHaltOf({ kind, issuer, subject }: HaltShown, { sub, iss }: CallerName): boolean {
-  return kind === "caller" && subject === sub && issuer === iss;
+function isHaltOf({ kind, issuer, subject, tenant }: HaltShown, { sub, iss }: CallerName): boolean {
+  return kind === "caller" && subject === sub && issuer === iss && tenant === undefined;
 }
 
 /** Marks a call that a halt stops; nothing for any other. */

@@ -8,6 +8,8 @@ import { errorOf, navigate, notices, replaceUrl } from "./state.ts";
 export interface SignedIn {
   readonly sub: string;
   readonly iss: string;
+  /** The tenant of the service whose operator this is; undefined for operators of the service itself. */
+  readonly tenant?: string;
   readonly permissions: readonly string[];
   /** Expiry of the token, which may be renewed. */
   readonly expiresAt: string;
@@ -230,7 +232,7 @@ function enter(key: string, person: SignedIn): void {
 }
 
 function isSamePerson(one: SignedIn, other: SignedIn): boolean {
-  return one.sub === other.sub && one.iss === other.iss;
+  return one.sub === other.sub && one.iss === other.iss && one.tenant === other.tenant;
 }
 
 function end(ended: boolean): void {

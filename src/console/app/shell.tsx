@@ -83,11 +83,18 @@ function Layout(): VNode {
 function Printed(): VNode | null {
   void tick.value;
   if (session.value.is !== "in") return null;
+  const { sub, tenant } = session.value.person;
   return (
     <p class="printed" aria-hidden="true">
       Safe Tool Call {settings.value?.version}, {location.host}. Printed{" "}
-      {localTime(new Date(serviceNow()).toISOString())} by <Text value={session.value.person.sub} max={80} />. Times are
-      those of {Intl.DateTimeFormat().resolvedOptions().timeZone}.
+      {localTime(new Date(serviceNow()).toISOString())} by <Text value={sub} max={80} />
+      {tenant !== undefined && (
+        <>
+          {" "}
+          of tenant <Text value={tenant} max={40} />
+        </>
+      )}
+      . Times are those of {Intl.DateTimeFormat().resolvedOptions().timeZone}.
     </p>
   );
 }
@@ -125,7 +132,7 @@ const THEMES: readonly (readonly [Theme, string])[] = [
 
 function Account(): VNode | null {
   if (session.value.is !== "in") return null;
-  const { sub, iss, endsAt } = session.value.person;
+  const { sub, iss, tenant, endsAt } = session.value.person;
   return (
     <details class="account" onKeyDown={closeOnEscape}>
       <summary>
@@ -137,12 +144,19 @@ function Account(): VNode | null {
         <span class="who">
           <Text value={sub} max={24} />
         </span>
+        {tenant !== undefined && (
+          <span class="tenant">
+            <span class="sr-only">, tenant </span>
+            <Text value={tenant} max={40} />
+          </span>
+        )}
       </summary>
       <div class="menu">
         <Facts
           rows={[
             ["Signed in as", <Text key="sub" value={sub} />],
             ["Issuer", <Text key="iss" value={iss} />],
+            tenant === undefined ? undefined : ["Tenant", <Text key="tenant" value={tenant} />],
             ["Session until", localTime(endsAt)],
           ]}
         />

@@ -37,6 +37,7 @@ export const haltListing = z.object({
       .describe("`stale`: not read for some seconds. `unknown`: never read, and not on disk."),
     active: z.int(),
   }),
+  tenants: z.array(z.string()).optional().describe("The tenants of this service, of which a halt can name one."),
 });
 
 export type HaltShown = ReadonlyDeep<z.output<typeof halt>>;

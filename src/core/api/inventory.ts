@@ -177,6 +177,7 @@ export const systems = z.object({
     })
     .optional()
     .describe("The members of this hub. `GET /members` lists them."),
+  tenants: z.int().optional().describe("Number of tenants of this service. `GET /tenants` lists them."),
   reasons: names.describe("Why calls are not accepted now; empty while they are."),
 });
 
@@ -199,8 +200,8 @@ export type ToolDetails = ReadonlyDeep<z.output<typeof details>>;
 export type ToolCatalog = ReadonlyDeep<z.output<typeof catalog>>;
 export type SystemsShown = ReadonlyDeep<z.output<typeof systems>>;
 /** A system, as operators see it. */
-/** The service's part in a fleet: the bundle of a member, the members of a hub. */
-export type FleetShown = Pick<SystemsShown, "bundle" | "members">;
+/** The service's part in a fleet: the bundle of a member, the members of a hub; and its tenants. */
+export type FleetShown = Pick<SystemsShown, "bundle" | "members" | "tenants">;
 export type SystemShown = SystemsShown["systems"][number];
 export type ConfigurationShown = ReadonlyDeep<z.output<typeof configuration>>;
 

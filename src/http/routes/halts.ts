@@ -82,10 +82,12 @@ export const endpoints: readonly Endpoint<HaltsPart>[] = [
     permission: "halts:read",
     responses: { 200: { schema: haltListing } },
     audited: "halts.listed",
-    async handle(_request, { halts, logError }) {
+    async handle(_request, { halts, logError, tenants }) {
       // What this process knows is in force here, also when the database does not answer.
       await halts.refresh().catch(logError);
-      return json(200, { halts: halts.active.map(haltJson), state: halts.describe() } satisfies HaltListing);
+      const names = tenants?.().map(({ name }) => name);
+      const listing: HaltListing = { halts: halts.active.map(haltJson), state: halts.describe() };
+      return json(200, { ...listing, ...(names !== undefined && { tenants: names }) });
     },
   }),
   endpoint({

@@ -139,7 +139,9 @@ function HaltRow({ halt, mayWrite }: { readonly halt: HaltShown; readonly mayWri
   );
 }
 
-interface TargetProps extends Pick<HaltShown, "tool" | "system" | "issuer" | "subject" | "session" | "cancelRunning"> {
+type Names = Pick<HaltShown, "tool" | "system" | "issuer" | "subject" | "session" | "tenant">;
+
+interface TargetProps extends Names, Pick<HaltShown, "cancelRunning"> {
   readonly kind: string;
 }
 
@@ -159,6 +161,15 @@ function Target({ kind, cancelRunning, ...names }: TargetProps): VNode {
           {kind}{" "}
           <code>
             <Text value={named} max={120} />
+          </code>
+        </>
+      )}
+      {names.tenant !== undefined && (
+        <>
+          {" "}
+          of tenant{" "}
+          <code>
+            <Text value={names.tenant} max={40} />
           </code>
         </>
       )}
@@ -188,7 +199,7 @@ const FIELDS: Readonly<Record<string, readonly (readonly [name: string, words: s
 /** The filters of the audit for the members of a halt. A call's line need not name its session. */
 const FILTERS: Readonly<Record<string, string>> = { tool: "tool", system: "system", issuer: "iss", subject: "sub" };
 
-/** Returns the filter of the calls that a halt would stop; undefined for those of a session. */
+/** Returns the filter of the service's own calls that a halt would stop; undefined for those of a session. */
 function filterOf(wanted: Wanted): Readonly<Record<string, string>> | undefined {
   if (wanted["kind"] === "session") return undefined;
   return Object.fromEntries(
@@ -244,6 +255,7 @@ function Compose(): VNode {
       wanted: {
         kind,
         ...Object.fromEntries(names),
+        ...tenantIn(written),
         ...haltTerms(written),
       },
     };
@@ -281,6 +293,7 @@ function Compose(): VNode {
             )}
           </div>
         ))}
+        <TenantField />
         <TermFields />
         <div class="decide-buttons dialog-buttons">
           <button type="submit" class="danger">
@@ -295,22 +308,52 @@ function Compose(): VNode {
   );
 }
 
+/** Asks whose calls are halted, where the service has tenants. */
+function TenantField(): VNode | null {
+  const tenants = useHalts().value?.tenants ?? [];
+  if (tenants.length === 0) return null;
+  return (
+    <div class="field">
+      <label for="halt-tenant">Whose calls</label>
+      <select id="halt-tenant" name="tenant">
+        <option value="">the service's own, and those of every tenant</option>
+        {tenants.map((name) => (
+          <option key={name} value={name}>
+            those of tenant {name} only
+          </option>
+        ))}
+      </select>
+    </div>
+  );
+}
+
+function tenantIn(written: FormData): { readonly tenant?: string } {
+  const tenant = String(written.get("tenant") ?? "");
+  return tenant === "" ? {} : { tenant };
+}
+
 function ConfirmHalt({ wanted }: { readonly wanted: Wanted }): VNode {
   const confirm = (): void => {
     close();
     void setHalt(wanted, "The calls are halted.");
   };
   const text = (name: string): string | undefined => (wanted[name] === undefined ? undefined : String(wanted[name]));
-  const names = { tool: text("tool"), system: text("system"), session: text("session") };
+  const names = { tool: text("tool"), system: text("system"), session: text("session"), tenant: text("tenant") };
   const caller = { issuer: text("issuer"), subject: text("subject") };
   const shown = Object.fromEntries(Object.entries({ ...names, ...caller }).filter(([, value]) => value !== undefined));
+  const hasTenants = useHalts().value?.tenants !== undefined;
   const duration = DURATIONS.find(([seconds]) => seconds === (wanted["forSeconds"] ?? 0))?.[1];
   return (
     <Dialog title="Halt these calls?" onClose={close}>
       <p>
         <Target kind={String(wanted["kind"])} cancelRunning={wanted["cancelRunning"] === true} {...shown} />, {duration}
       </p>
-      <MatchedCalls filter={filterOf(wanted)} />
+      {wanted["tenant"] === undefined && (
+        <>
+          <MatchedCalls filter={filterOf(wanted)} />
+          {hasTenants && <p class="help">Calls of tenants are not counted.</p>}
+        </>
+      )}
       <p>
         They are refused on every replica within a second. Calls that wait for an approver end; their requests stay.
       </p>

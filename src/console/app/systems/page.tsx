@@ -10,6 +10,7 @@ import type { PageContent } from "../state.ts";
 import { Sentence, Text } from "../text.tsx";
 import { Bundle, Members } from "./fleet.tsx";
 import { EXPIRES_SOON_MS, failingStates, isFailing } from "./model.ts";
+import { Tenants } from "./tenants.tsx";
 
 /** The systems that tools reach: whether they can be reached, how they are protected, how busy they are; and the service's own listeners. */
 
@@ -43,7 +44,8 @@ function SystemsView(): VNode {
           {value.decisionPoints !== undefined && <DecisionPoints points={value.decisionPoints} />}
           {value.bundle !== undefined && <Bundle bundle={value.bundle} />}
           {value.members !== undefined && <Members members={value.members} reading={reading.value} />}
-          <Listeners listeners={value.listeners} />
+          {value.tenants !== undefined && <Tenants count={value.tenants} reading={reading.value} />}
+          {value.listeners.length > 0 && <Listeners listeners={value.listeners} />}
           <Confinement shown={value} />
         </>
       )}
