@@ -100,7 +100,12 @@ function jwtOf(jwt: unknown, name: string): unknown {
   const certificates = Array.isArray(clientCertificates)
     ? { clientCertificates: clientCertificates.filter((entry) => isTable(entry) && entry["tenant"] === name) }
     : {};
-  return { ...jwt, issuers: issuers.filter(speaksFor), ...certificates };
+  // Its operators see this configuration: it does not name other tenants.
+  const ofTenant = (issuer: Section): Section => ({
+    ...issuer,
+    tenants: { ...tableIn(issuer, "tenants"), names: [name] },
+  });
+  return { ...jwt, issuers: issuers.filter(speaksFor).map(ofTenant), ...certificates };
 }
 
 function tableIn(section: Section, key: string): Section {

@@ -1,0 +1,202 @@
+import { join } from "node:path";
+import { SignJWT } from "jose";
+import { z } from "zod";
+import { OPERATOR_PERMISSIONS } from "../../src/core/operator-permissions.ts";
+import { defineTool } from "../../src/index.ts";
+import { AskingService, type Loose, type Reply, type Sent } from "../support/asking-service.ts";
+import { auditEntries, journalEntries } from "../support/audit-files.ts";
+import type { TokenOrder } from "../support/live-tokens.ts";
+import { AGENTS_ISSUER, makeSigningKey } from "../support/tokens.ts";
+
+export const TENANTS = ["acme", "globex"] as const;
+export type Tenant = (typeof TENANTS)[number];
+
+const PLATFORM_ISSUER = "https://platform.test";
+const PLATFORM_AUDIENCE = "safe-tool-call-platform";
+const ALL = Object.keys(OPERATOR_PERMISSIONS);
+
+export const CALLER = { issuer: AGENTS_ISSUER, subject: "agent-7" } as const;
+
+interface TenantsOptions {
+  /** The HTTP server of the agents' listener. */
+  readonly http?: "built-in" | "fastify";
+  /** URL of the database; default: a file. */
+  readonly store?: string;
+}
+
+/** A service with two tenants that have everything in common but their name: issuers, callers, tools, rules. */
+export class TenantsWorld extends AskingService {
+  /** What the tools of each tenant did, in order. */
+  readonly done: Record<Tenant, string[]> = { acme: [], globex: [] };
+  /** What each tenant's webhook was told. */
+  readonly notified: Record<Tenant, string[]> = { acme: [], globex: [] };
+  readonly #platform = makeSigningKey("ES256", "platform-1");
+  readonly #receiver = Bun.serve({
+    hostname: "127.0.0.1",
+    port: 0,
+    fetch: async (request) => {
+      const name = new URL(request.url).pathname.slice(1) as Tenant;
+      this.notified[name].push(await request.text());
+      return new Response("no", { status: 500 });
+    },
+  });
+
+  async start({ http = "built-in", store = "sqlite://./approvals.sqlite" }: TenantsOptions = {}): Promise<this> {
+    const tenants = { claim: "tenant", names: [...TENANTS] };
+    await Bun.write(join(this.folder, "sending"), `whsec_${Buffer.alloc(32, 1).toString("base64")}`);
+    await Bun.write(join(this.folder, "deciding"), `whsec_${Buffer.alloc(32, 2).toString("base64")}`);
+    await this.run({
+      server: { port: 0, http, console: { port: 0 } },
+      tools: this.#tools(undefined),
+      approvals: { store },
+      mcp: { enabled: true },
+      dataFlow: { default: "on" },
+      limits: {
+        quotas: [{ name: "daily", per: ["caller"], window: "day", calls: 40 }],
+        strangerLinesPerMinute: 100_000,
+      },
+      jwt: {
+        issuers: [
+          ...this.issuers.profiles().map((profile) => ({ ...profile, tenants })),
+          {
+            issuer: PLATFORM_ISSUER,
+            audience: PLATFORM_AUDIENCE,
+            algorithms: ["ES256"],
+            jwks: { keys: [this.#platform.jwk] },
+            operators: true,
+          },
+        ],
+      },
+      tenants: Object.fromEntries(TENANTS.map((tenant) => [tenant, this.#sectionOf(tenant)])),
+    });
+    return this;
+  }
+
+  override async end(): Promise<void> {
+    await super.end();
+    await this.#receiver.stop(true);
+  }
+
+  agentOf(tenant: unknown, order: Partial<TokenOrder> = {}): Promise<string> {
+    return this.agent({ claims: { tenant }, ...order });
+  }
+
+  /** An operator with every permission. */
+  operatorOf(tenant: unknown, order: Partial<TokenOrder> = {}): Promise<string> {
+    return this.person({ sub: "olga", permissions: ALL, claims: { tenant }, ...order });
+  }
+
+  /** An operator of the service itself. */
+  platformOperator(): Promise<string> {
+    return new SignJWT({ sub: "paula", permissions: ALL })
+      .setProtectedHeader({ alg: "ES256", kid: "platform-1", typ: "JWT" })
+      .setIssuer(PLATFORM_ISSUER)
+      .setAudience(PLATFORM_AUDIENCE)
+      .setIssuedAt("1 second ago")
+      .setExpirationTime("10 minutes")
+      .sign(this.#platform.privateKey);
+  }
+
+  async asAgent(tenant: Tenant, method: string, path: string, more: Asked = {}): Promise<Reply> {
+    return this.send(method, path, { ...more, token: await this.agentOf(tenant) });
+  }
+
+  async asOperator(tenant: Tenant, method: string, path: string, more: Asked = {}): Promise<Reply> {
+    return this.send(method, path, { ...more, token: await this.operatorOf(tenant) });
+  }
+
+  call(tenant: Tenant, tool: string, text: string, { headers = {}, ...more }: Loose = {}): Promise<Reply> {
+    return this.asAgent(tenant, "POST", "/call", { headers, body: { tool, args: { text }, ...more } });
+  }
+
+  /** Keeps answers that are not JSON as they are. */
+  override async send(method: string, path: string, { token, body, headers = {} }: Sent): Promise<Reply> {
+    const response = await fetch(`${this.url}${path}`, {
+      method,
+      headers: {
+        ...(token !== undefined && { authorization: `Bearer ${token}` }),
+        ...(body !== undefined && { "content-type": "application/json" }),
+        ...headers,
+      },
+      ...(body !== undefined && { body: typeof body === "string" ? body : JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    const isJson = response.headers.get("content-type")?.startsWith("application/json") === true;
+    return { http: response.status, headers: response.headers, body: isJson ? JSON.parse(text) : text };
+  }
+
+  /** The folder of a log: the tenant's, or the service's own. */
+  logOf(tenant: Tenant | undefined): string {
+    return join(this.folder, "audit", ...(tenant === undefined ? [] : ["tenants", tenant]));
+  }
+
+  entriesOf(tenant: Tenant | undefined) {
+    return auditEntries(this.logOf(tenant));
+  }
+
+  journalOf(tenant: Tenant | undefined) {
+    return journalEntries(this.logOf(tenant));
+  }
+
+  #sectionOf(tenant: Tenant) {
+    return {
+      tools: this.#tools(tenant),
+      approvals: {
+        webhooks: [
+          {
+            name: `${tenant}-chat`,
+            url: `http://127.0.0.1:${this.#receiver.port}/${tenant}`,
+            secretFile: "./sending",
+            decisions: {
+              secretFile: "./deciding",
+              people: { U1: { issuer: "https://people.test", subject: "wanda" } },
+            },
+          },
+        ],
+      },
+    };
+  }
+
+  #tools(tenant: Tenant | undefined) {
+    const common = {
+      permissions: { required: ["deeds:do"] },
+      input: z.strictObject({ text: z.string().max(200) }),
+      output: z.object({ text: z.string() }),
+      outputPolicy: { text: "allow" } as const,
+      handler: ({ text }: { readonly text: string }) => {
+        if (tenant !== undefined) this.done[tenant].push(text);
+        return { text };
+      },
+    };
+    return [
+      defineTool({
+        ...common,
+        name: "notes_read",
+        description: "Reads a note",
+        classification: "read",
+        dataFlow: { reads: ["untrusted"] },
+      }),
+      defineTool({
+        ...common,
+        name: "notes_write",
+        description: "Writes a note",
+        classification: "write",
+        category: "write",
+        dataFlow: { reads: [], sends: [] },
+        approval: { grants: { runs: 5, minutes: 30, arguments: { text: "any" } } },
+      }),
+      defineTool({
+        ...common,
+        name: "notes_send",
+        description: "Sends a note",
+        classification: "write",
+        category: "network",
+      }),
+    ];
+  }
+}
+
+interface Asked {
+  readonly body?: unknown;
+  readonly headers?: Readonly<Record<string, string>>;
+}
