@@ -88,7 +88,7 @@ async function ask(world: TenantsWorld, tenant: Tenant, probes: readonly Probe[]
 /** Without what depends on time. */
 function metricsIn(body: unknown): unknown {
   return typeof body === "string"
-    ? body.split("\n").filter((line) => !/^#|seconds|delay|_bytes/.test(line))
+    ? body.split("\n").filter((line) => !/^#|seconds|delay|_bytes|stc_webhook_/.test(line))
     : normal(body);
 }
 
@@ -108,13 +108,13 @@ async function seenByGlobex({ http, store, tables }: Setting, isAcmeBusy: boolea
     const seen = {
       answers: [...first, ...foreign, ...last],
       entries: world.entriesOf("globex").map(normal),
-      journal: world.journalOf("globex").map(normal),
+      journal: journalOf(world, "globex").map(normal),
       done: world.done.globex,
       rows: normalRows(await tables(world, "globex")),
     };
     const service = {
       entries: world.entriesOf(undefined),
-      journal: world.journalOf(undefined).map(normal),
+      journal: journalOf(world, undefined).map(normal),
       rows: normalRows(await tables(world, undefined)),
     };
     const acmeRows = await tables(world, "acme");
@@ -125,12 +125,16 @@ async function seenByGlobex({ http, store, tables }: Setting, isAcmeBusy: boolea
   }
 }
 
+/** Failed deliveries are recorded when they are repeated, whatever anybody asks. */
+function journalOf(world: TenantsWorld, tenant: Tenant | undefined) {
+  return world.journalOf(tenant).filter(({ type }) => !type.startsWith("webhook."));
+}
+
 /** What acme has. */
 async function stateOf(world: TenantsWorld, tables: TablesReader) {
   return {
     entries: world.entriesOf("acme"),
-    // Failed deliveries are recorded when they are repeated.
-    journal: world.journalOf("acme").filter(({ type }) => !type.startsWith("webhook.")),
+    journal: journalOf(world, "acme"),
     rows: lastingRows(await tables(world, "acme")),
     done: [...world.done.acme],
   };
