@@ -19,6 +19,7 @@ import { upstreamEcho, upstreamSystem } from "./mcp-tool.ts";
 import { type Bench, http, mcp, mcpThrough, memory } from "./over-http.ts";
 import { type BenchServer, cpuMs, load, type ServerProcess, startServer } from "./processes.ts";
 import { FIND_ORDERS, MANY_ROWS, openOrders } from "./sql.ts";
+import { tenants } from "./tenants.ts";
 import { issueBenchTokens } from "./token.ts";
 import { echo } from "./tools/echo.ts";
 import { workersRatio } from "./workers.ts";
@@ -321,6 +322,7 @@ const PARTS: Readonly<Record<string, (bench: Bench) => Promise<Measured>>> = {
       token,
     ),
   }),
+  tenants,
   gate: async () => {
     const { passUs, grantUs } = await gateFindings(folder);
     return { gate_pass_us: passUs, gate_grant_us: grantUs };
@@ -376,9 +378,12 @@ const PARTS: Readonly<Record<string, (bench: Bench) => Promise<Measured>>> = {
 };
 
 /** The servers of a part end with it, so that they do not take time from the next. */
-async function measurePart(part: (bench: Bench) => Promise<Measured>, token: string): Promise<Measured> {
+async function measurePart(
+  part: (bench: Bench) => Promise<Measured>,
+  tokens: Pick<Bench, "token" | "agentOf">,
+): Promise<Measured> {
   try {
-    return await part({ folder, token, server });
+    return await part({ folder, server, ...tokens });
   } finally {
     for (const child of processes.splice(0)) {
       child.kill();
@@ -393,11 +398,11 @@ async function main(args: readonly string[]): Promise<void> {
   if (unknown.length > 0) {
     throw new Error(`unknown part: ${unknown.join(", ")}. Parts: ${Object.keys(PARTS).join(", ")}`);
   }
-  const { agent: token } = await issueBenchTokens(folder);
+  const { agent: token, agentOf } = await issueBenchTokens(folder);
   let measured: Measured = {};
   for (const [name, part] of Object.entries(PARTS)) {
     if (named.length > 0 && !named.includes(name)) continue;
-    measured = { ...measured, ...(await measurePart(part, token)) };
+    measured = { ...measured, ...(await measurePart(part, { token, agentOf })) };
   }
   console.log(args.includes("--json") ? JSON.stringify(measured) : figureLines(measured).join("\n"));
 }

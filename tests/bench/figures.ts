@@ -37,6 +37,22 @@ export const FIGURES = {
     about: "calls per core-second, two workers against one process, times two",
     goal: { atLeast: 1.7 },
   },
+  tenants_cheap_p50_ratio: { about: "cheap calls of many callers: another tenant's median latency against alone" },
+  tenants_cheap_p99_ratio: { about: "the same at the 99th percentile" },
+  tenants_cheap_one_p50_ratio: { about: "the same at the median without tenants, as two callers of one service" },
+  tenants_cheap_refused: { about: "calls of the other tenant that were refused", goal: { atMost: 0 } },
+  tenants_slow_p50_ratio: {
+    about: "slow calls that hold every place they get: another tenant's median latency against alone",
+  },
+  tenants_slow_p99_ratio: { about: "the same at the 99th percentile" },
+  tenants_slow_one_p50_ratio: { about: "the same at the median without tenants, as two callers of one service" },
+  tenants_slow_refused: { about: "calls of the other tenant that were refused", goal: { atMost: 0 } },
+  tenants_approvals_p50_ratio: {
+    about: "requests for approval, and changes: another tenant's median latency against alone",
+  },
+  tenants_approvals_p99_ratio: { about: "the same at the 99th percentile" },
+  tenants_approvals_one_p50_ratio: { about: "the same at the median without tenants, as two callers of one service" },
+  tenants_approvals_refused: { about: "calls of the other tenant that were refused", goal: { atMost: 0 } },
   mcp_upstream_ratio: {
     about: "governed tool of an MCP server against the official client",
     goal: { atLeast: 0.6 },

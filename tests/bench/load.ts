@@ -14,11 +14,14 @@ export interface Orders {
   readonly headers?: readonly string[];
   readonly connections: number;
   readonly requests: number;
+  /** Time from one request of a connection to its next; by default, the next follows the answer. */
+  readonly everyMs?: number;
 }
 
 export interface Findings {
   readonly perSecond: number;
   readonly medianUs: number;
+  readonly p99Us: number;
   readonly failed: number;
   /** Processor time of the load generator for one call. */
   readonly cpuUs: number;
@@ -33,6 +36,7 @@ async function run({
   headers = [],
   connections,
   requests,
+  everyMs,
 }: Orders): Promise<Findings> {
   const request = Buffer.from(
     `${method} ${path} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n${headers.map((line) => `${line}\r\n`).join("")}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
@@ -71,7 +75,8 @@ async function run({
             text = "";
             done += 1;
             if (done === requests) resolve();
-            next(socket);
+            if (everyMs === undefined) next(socket);
+            else setTimeout(next, Math.max(0, at + everyMs - performance.now()), socket);
           },
           error: (_socket, error) => reject(error),
         },
@@ -84,6 +89,7 @@ async function run({
   return {
     perSecond: requests / seconds,
     medianUs: latencies[requests >> 1] ?? 0,
+    p99Us: latencies[Math.floor(requests * 0.99)] ?? 0,
     failed,
     cpuUs: (user + system) / requests,
   };

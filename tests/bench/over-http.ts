@@ -13,6 +13,8 @@ import type { BenchServer } from "./servers.ts";
 export interface Bench {
   readonly folder: string;
   readonly token: string;
+  /** Signs the token of an agent of a tenant. */
+  agentOf(tenant: string, subject: string): Promise<string>;
   server(which: BenchServer, ...more: readonly string[]): Promise<ServerProcess>;
 }
 

@@ -59,6 +59,28 @@ const START = {
       approvals: { store: `sqlite://${folder}/approvals-${target}.sqlite` },
     });
   },
+  /** The service with two tenants, or with all callers in one tenant. Requests for approval are as many as callers want. */
+  async governedTenants(): Promise<number> {
+    const names = target === "one" ? ["both"] : ["noisy", "quiet"];
+    const issuer = {
+      issuer: "https://bench",
+      audience: "bench",
+      algorithms: ["ES256"],
+      jwksFile: `${folder}/jwks.json`,
+    };
+    return await startGoverned({
+      tools: [`${import.meta.dir}/tools`],
+      commands: { allowed: ["echo"] },
+      jwt: { issuers: [{ ...issuer, tenants: { claim: "tenant", names } }] },
+      approvals: {
+        store: `sqlite://${mkdtempSync(`${folder}/approvals-`)}/approvals.sqlite`,
+        ...{ pendingPerCallerMax: 10_000, pendingPerSessionMax: 10_000 },
+      },
+      tenants: Object.fromEntries(
+        names.map((name) => [name, { tools: [`${import.meta.dir}/tools`], commands: { allowed: ["echo"] } }]),
+      ),
+    });
+  },
   async api(): Promise<number> {
     return await (await import("./customer-api.ts")).startCustomerApi();
   },

@@ -7,6 +7,8 @@ interface BenchTokens {
   readonly agent: string;
   /** Of an operators' program that asks whether an agent may call a tool. */
   readonly operator: string;
+  /** Signs the token of an agent of this tenant. */
+  agentOf(tenant: string, subject: string): Promise<string>;
 }
 
 /** Makes keys for the bench's servers in `folder`, and signs the tokens of a run. */
@@ -23,8 +25,10 @@ export async function issueBenchTokens(folder: string): Promise<BenchTokens> {
       .setIssuedAt()
       .setExpirationTime("30m")
       .sign(privateKey);
+  const permissions = ["bench:run", "customer-data:read"];
   return {
-    agent: await sign("bench", "bench", { permissions: ["bench:run", "customer-data:read"] }),
+    agent: await sign("bench", "bench", { permissions }),
+    agentOf: (tenant, subject) => sign(subject, "bench", { permissions, tenant }),
     operator: await sign("gateway", "bench-operators", {}),
   };
 }
