@@ -1,5 +1,6 @@
 import type { CallerVerifier } from "../pipeline/caller-context.ts";
 import type { Presented, TenantChoice } from "../pipeline/identity/tenants.ts";
+import { type Turn, Turns } from "../pipeline/limits/turns.ts";
 import { Answering } from "./answering.ts";
 import { certificateOf } from "./connections/listening-tls.ts";
 import { RequestRateLimiter } from "./connections/request-limits.ts";
@@ -63,6 +64,8 @@ class Dispatch implements TenantDispatch {
   readonly #choice: TenantChoice;
   /** Endpoints whose requests are signed: the name in the path says whose they are. */
   readonly #signed = new RouteTable<undefined>();
+  /** The turn of the service itself. */
+  readonly #ownTurn: Turn;
   readonly #isIntegrationOf: readonly (readonly [tenant: string, isIntegration: (name: string) => boolean])[];
 
   constructor(tenants: readonly ServedTenant[], choice: TenantChoice, listener: TenantListener) {
@@ -71,7 +74,11 @@ class Dispatch implements TenantDispatch {
     this.sessions = this.#sessions;
     this.#choice = choice;
     const parts = { ...listener.parts, sessions: this.sessions };
-    this.#tenants = new Map(tenants.map((each) => [each.name, new TenantAnswering(each, { ...listener, parts })]));
+    const turns = new Turns({ now: parts.clock });
+    this.#ownTurn = turns.join((waitedMs) => parts.shedding?.noteWait(waitedMs));
+    this.#tenants = new Map(
+      tenants.map((each) => [each.name, new TenantAnswering(each, { ...listener, parts, turns })]),
+    );
     this.#isIntegrationOf = tenants.map(({ name, isIntegration }) => [name, isIntegration]);
     const signed = [...this.#tenants.values()].flatMap(({ routes }) =>
       routes.filter(({ endpoint }) => endpoint.audience === "signers"),
@@ -82,6 +89,8 @@ class Dispatch implements TenantDispatch {
   async answer(exchange: HttpExchange, own: AnswerFunction): Promise<EndpointAnswer> {
     const name = await this.#nameFor(exchange.raw);
     const tenant = name === undefined ? undefined : this.#tenants.get(name);
+    const waiting = (tenant?.turn ?? this.#ownTurn).next();
+    if (waiting !== undefined) await waiting;
     return tenant === undefined ? own(exchange) : tenant.answer(exchange);
   }
 
@@ -142,7 +151,11 @@ class TenantAnswering {
   readonly #answering: Answering;
   readonly #table = new RouteTable<AnswerFunction>();
 
-  constructor(tenant: ServedTenant, { name, parts, own }: TenantListener) {
+  readonly turn: Turn;
+
+  constructor(tenant: ServedTenant, { name, parts, own, turns }: TenantListener & { readonly turns: Turns }) {
+    const shedding = parts.shedding?.another();
+    this.turn = turns.join((waitedMs) => shedding?.noteWait(waitedMs));
     const { callers, metrics, journal, logError, concurrentRequestsMax, limits } = tenant;
     this.routes = routesOf([...own, ...tenant.endpoints], name, parts);
     this.#answering = new Answering({
@@ -154,7 +167,7 @@ class TenantAnswering {
         journal,
         logError,
         concurrentRequestsMax,
-        shedding: parts.shedding?.another(),
+        shedding,
         requestRate: parts.requestRate && new RequestRateLimiter(() => limits.rates.requests, parts.clock),
       },
       listener: this,

@@ -22,12 +22,15 @@ export interface SheddingOptions {
 export interface Shedder {
   /** Returns whether to refuse a call. Call it once per call. */
   refuses(): boolean;
+  /** Notes how long the request that begins next has waited for its service's turn. */
+  noteWait(waitedMs: number): void;
 }
 
-/** The calls of one service that were accepted since a measurement. */
 interface Tally {
   measurement: number;
+  /** Calls accepted since then. */
   accepted: number;
+  waitedMs: number;
 }
 
 /**
@@ -81,13 +84,24 @@ export class Shedding implements Shedder {
     return this.#refuses(this.#own);
   }
 
+  noteWait(waitedMs: number): void {
+    this.#own.waitedMs = waitedMs;
+  }
+
   /** Returns what decides for another service of the process, such as a tenant. */
   another(): Shedder {
     const tally = newTally();
-    return { refuses: () => this.#refuses(tally) };
+    return {
+      refuses: () => this.#refuses(tally),
+      noteWait: (waitedMs) => {
+        tally.waitedMs = waitedMs;
+      },
+    };
   }
 
   #refuses(tally: Tally): boolean {
+    // The loop may be on time while a service has more requests than it begins in its turns.
+    if (tally.waitedMs >= this.#options.delayMsMax) return true;
     if (tally.measurement !== this.#measurement) {
       tally.measurement = this.#measurement;
       tally.accepted = 0;
@@ -111,5 +125,5 @@ export class Shedding implements Shedder {
 }
 
 function newTally(): Tally {
-  return { measurement: -1, accepted: 0 };
+  return { measurement: -1, accepted: 0, waitedMs: 0 };
 }

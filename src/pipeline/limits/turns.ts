@@ -1,64 +1,81 @@
-/** Requests of one service that begin in one turn of the event loop. */
-const PER_TURN = 16;
+/** Requests of one service that begin in one turn of the event loop, at most. */
+export const REQUESTS_PER_TURN = 32;
 
-/** One service's place in the order in which requests begin. */
+/** Lets the requests of one service begin. */
 export interface Turn {
-  /** Returns undefined when a request may begin now; otherwise a promise that resolves when it is its turn. Call it once per request. */
+  /** Returns undefined when a request may begin now; otherwise a promise that resolves when it may. Call it once per request. */
   next(): Promise<void> | undefined;
 }
 
+interface TurnsOptions {
+  /** Returns milliseconds from an arbitrary origin. */
+  readonly now: () => number;
+  /** Runs a function after the event loop has read from the sockets again. */
+  readonly defer?: (work: () => void) => void;
+}
+
 /**
- * Lets the services of a process take turns: in one turn of the event loop, each begins a few requests, in the order of their
- * arrival; the others wait for the next turn, between which the loop reads from the sockets. So a request waits for a few requests of
- * each other service, not for all that another service's clients have sent at once. The loop is as busy as without turns, and a
- * service alone has all of it. Rejected: fewer requests at a time, which leaves the process idle while they wait for their targets.
+ * Lets the services of a process take turns: in one turn of the event loop, each begins some of its requests, in the order of their
+ * arrival, and its others wait for the next turn. So a request waits for some requests of each other service, and not for everything
+ * that another service's clients have sent at once. Rejected: fewer requests in progress, which leaves the process idle while they
+ * wait for their targets; a pause between turns, because the process is never idle while a request waits.
  */
 export class Turns {
-  readonly #defer: (turn: () => void) => void;
-  readonly #services: Waiting[] = [];
+  readonly #now: TurnsOptions["now"];
+  readonly #defer: (work: () => void) => void;
+  readonly #services: Requests[] = [];
   #isDeferred = false;
 
-  /** `defer` runs a function after the loop has read from the sockets again. */
-  constructor(defer: (turn: () => void) => void = setImmediate) {
+  constructor({ now, defer = setImmediate }: TurnsOptions) {
+    this.#now = now;
     this.#defer = defer;
   }
 
-  /** Adds a service. */
-  join(): Turn {
-    const service: Waiting = { begun: 0, waiting: [] };
-    this.#services.push(service);
-    return { next: () => this.#next(service) };
+  /** Adds a service. `noteWait` is called before a request begins, with the time that it has waited. */
+  join(noteWait: (waitedMs: number) => void = () => {}): Turn {
+    const requests: Requests = { begun: 0, waiting: [], noteWait };
+    this.#services.push(requests);
+    return { next: () => this.#next(requests) };
   }
 
-  #next(service: Waiting): Promise<void> | undefined {
-    if (!this.#isDeferred) this.#later();
-    if (service.begun < PER_TURN) {
-      service.begun += 1;
+  #next(requests: Requests): Promise<void> | undefined {
+    this.#end();
+    if (requests.begun < REQUESTS_PER_TURN) {
+      requests.begun += 1;
+      requests.noteWait(0);
       return undefined;
     }
     const { promise, resolve } = Promise.withResolvers<void>();
-    service.waiting.push(resolve);
+    requests.waiting.push({ begin: resolve, since: this.#now() });
     return promise;
   }
 
-  #later(): void {
+  /** Lets the next turn begin once this one has ended. */
+  #end(): void {
+    if (this.#isDeferred) return;
     this.#isDeferred = true;
     this.#defer(() => this.#begin());
   }
 
   #begin(): void {
     this.#isDeferred = false;
-    for (const service of this.#services) {
-      const turn = service.waiting.splice(0, PER_TURN);
-      service.begun = turn.length;
-      for (const begin of turn) begin();
+    const now = this.#now();
+    for (const requests of this.#services) {
+      const turn = requests.waiting.splice(0, REQUESTS_PER_TURN);
+      requests.begun = turn.length;
+      for (const { begin, since } of turn) {
+        requests.noteWait(now - since);
+        begin();
+      }
     }
-    if (this.#services.some(({ begun }) => begun > 0)) this.#later();
+    if (this.#services.some(({ begun }) => begun > 0)) this.#end();
   }
 }
 
-interface Waiting {
-  /** Requests that have begun in this turn. */
+/** The requests of one service. */
+interface Requests {
+  /** Number of those that have begun in this turn. */
   begun: number;
-  readonly waiting: (() => void)[];
+  readonly waiting: { readonly begin: () => void; readonly since: number }[];
+  readonly noteWait: (waitedMs: number) => void;
 }

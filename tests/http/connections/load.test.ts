@@ -250,6 +250,17 @@ describe.each(AGENTS_SERVERS)("with the HTTP server %s", (http) => {
       expect([first, second]).toEqual([63, 63]);
     });
 
+    test("a tenant whose requests have waited too long for its turn is shed on a loop that is on time; another is not", () => {
+      const { taken, another } = loop();
+      const [noisy, quiet] = [another(), another()];
+      noisy.noteWait(199);
+      expect(taken(0, noisy)).toBe(1_000);
+      noisy.noteWait(200);
+      expect([taken(0, noisy), taken(0, quiet), taken(0)]).toEqual([0, 1_000, 1_000]);
+      noisy.noteWait(0);
+      expect(taken(0, noisy)).toBe(1_000);
+    });
+
     test("a tenant alone is shed as a service without tenants", () => {
       const { measure, taken, noisy } = overloaded();
       expect(taken(2, noisy)).toBe(125);
