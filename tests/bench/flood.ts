@@ -1,35 +1,40 @@
 /**
  * A flood of requests: a process of its own, HTTP/1.1 over keep-alive sockets, the next request as soon as the last is answered,
- * whatever the answer is, until it is killed. Reads its orders as JSON from the first argument; prints a line once every connection
- * is open and, when its input ends, how often it got each status.
+ * whatever the answer is, until its input ends. Reads its orders as JSON from the first argument; prints a line once every connection
+ * is open, and at the end how often it got each status.
  */
 export interface FloodOrders {
   readonly port: number;
   /** Tokens of the connections, by turns. */
   readonly tokens: readonly string[];
-  /** In each request, `#` stands for another number. */
-  readonly body: string;
+  /** Bodies of the connections, by turns. `#` stands for another number in each request. */
+  readonly bodies: readonly string[];
   readonly connections: number;
 }
 
 export type FloodFindings = Readonly<Record<string, number>>;
 
-async function run({ port, tokens, body, connections }: FloodOrders): Promise<void> {
+interface Lane {
+  readonly token: string;
+  readonly body: string;
+}
+
+async function run({ port, tokens, bodies, connections }: FloodOrders): Promise<void> {
   const statuses: Record<string, number> = {};
   let sent = 0;
-  const next = (socket: { write(data: string): number }, token: string): void => {
+  const next = (socket: { write(data: string): number }, { token, body }: Lane): void => {
     sent += 1;
     const text = body.replace("#", String(sent));
     const head = `POST /call HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: Bearer ${token}`;
     socket.write(`${head}\r\nContent-Type: application/json\r\nContent-Length: ${text.length}\r\n\r\n${text}`);
   };
-  const connect = async (token: string): Promise<void> => {
+  const connect = async (lane: Lane): Promise<void> => {
     let text = "";
     await Bun.connect({
       hostname: "127.0.0.1",
       port,
       socket: {
-        open: (socket) => next(socket, token),
+        open: (socket) => next(socket, lane),
         data(socket, chunk) {
           text += chunk.toString("latin1");
           const head = text.indexOf("\r\n\r\n");
@@ -38,14 +43,17 @@ async function run({ port, tokens, body, connections }: FloodOrders): Promise<vo
           const status = text.slice(9, 12);
           statuses[status] = (statuses[status] ?? 0) + 1;
           // A refusal before the body was read ends the connection.
-          if (/^connection: close/im.test(text.slice(0, head))) void connect(token);
-          else next(socket, token);
+          if (/^connection: close/im.test(text.slice(0, head))) void connect(lane);
+          else next(socket, lane);
           text = "";
         },
       },
-    }).catch(() => setTimeout(connect, 100, token));
+    }).catch(() => setTimeout(connect, 100, lane));
   };
-  await Promise.all(Array.from({ length: connections }, (_, lane) => connect(tokens[lane % tokens.length] ?? "")));
+  const lanes = Array.from({ length: connections }, (_, at): Lane => {
+    return { token: tokens[at % tokens.length] ?? "", body: bodies[at % bodies.length] ?? "" };
+  });
+  await Promise.all(lanes.map(connect));
   console.log("open");
   for await (const _ of Bun.stdin.stream());
   console.log(JSON.stringify(statuses));

@@ -3,9 +3,9 @@ import { mkdtempSync } from "node:fs";
 /**
  * One server a process, named by the first argument; prints its port and lives until it is killed. Each imports only what it
  * needs, so that its memory is its own. `target` is the port of the server that the service calls, the file of its database, its
- * number of workers, or a folder for its audit.
+ * number of workers, a folder for its audit, or its first tenant.
  */
-const [which, folder = "", target = ""] = process.argv.slice(2);
+const [which, folder = "", target = "", ...more] = process.argv.slice(2);
 
 interface Call {
   readonly tool: string;
@@ -59,9 +59,9 @@ const START = {
       approvals: { store: `sqlite://${folder}/approvals-${target}.sqlite` },
     });
   },
-  /** The service with two tenants, or with all callers in one tenant. Requests for approval are as many as callers want. */
+  /** The service with these tenants. They may leave as many requests for approval as they like. */
   async governedTenants(): Promise<number> {
-    const names = target === "one" ? ["both"] : ["noisy", "quiet"];
+    const names = [...new Set([target, ...more])];
     const issuer = {
       issuer: "https://bench",
       audience: "bench",
