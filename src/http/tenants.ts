@@ -1,6 +1,6 @@
 import type { CallerVerifier } from "../pipeline/caller-context.ts";
 import type { Presented, TenantChoice } from "../pipeline/identity/tenants.ts";
-import { type Turn, Turns } from "../pipeline/limits/turns.ts";
+import { type RequestTurn, Turns } from "../pipeline/limits/turns.ts";
 import { Answering } from "./answering.ts";
 import { certificateOf } from "./connections/listening-tls.ts";
 import { RequestRateLimiter } from "./connections/request-limits.ts";
@@ -65,7 +65,7 @@ class Dispatch implements TenantDispatch {
   /** Endpoints whose requests are signed: the name in the path says whose they are. */
   readonly #signed = new RouteTable<undefined>();
   /** The turn of the service itself. */
-  readonly #ownTurn: Turn;
+  readonly #ownTurn: RequestTurn;
   readonly #isIntegrationOf: readonly (readonly [tenant: string, isIntegration: (name: string) => boolean])[];
 
   constructor(tenants: readonly ServedTenant[], choice: TenantChoice, listener: TenantListener) {
@@ -151,7 +151,7 @@ class TenantAnswering {
   readonly #answering: Answering;
   readonly #table = new RouteTable<AnswerFunction>();
 
-  readonly turn: Turn;
+  readonly turn: RequestTurn;
 
   constructor(tenant: ServedTenant, { name, parts, own, turns }: TenantListener & { readonly turns: Turns }) {
     const shedding = parts.shedding?.another();

@@ -2,7 +2,7 @@
 export const REQUESTS_PER_TURN = 32;
 
 /** Lets the requests of one service begin. */
-export interface Turn {
+export interface RequestTurn {
   /** Returns undefined when a request may begin now; otherwise a promise that resolves when it may. Call it once per request. */
   next(): Promise<void> | undefined;
 }
@@ -32,7 +32,7 @@ export class Turns {
   }
 
   /** Adds a service. `noteWait` is called before a request begins, with the time that it has waited. */
-  join(noteWait: (waitedMs: number) => void = () => {}): Turn {
+  join(noteWait: (waitedMs: number) => void = () => {}): RequestTurn {
     const requests: Requests = { begun: 0, waiting: [], noteWait };
     this.#services.push(requests);
     return { next: () => this.#next(requests) };
