@@ -39,6 +39,8 @@ export interface AuditLogOptions {
   readonly dir: string;
   /** The replica that writes; part of every line. At most 256 characters. */
   readonly instance: string;
+  /** The tenant whose log it is; part of every line. A log belongs to one tenant, or to the service itself. */
+  readonly tenant?: string | undefined;
   /** Returns milliseconds since 1970. */
   readonly clock: () => number;
   readonly durability: Durability;
@@ -155,7 +157,7 @@ interface NewLine {
 class JsonLogger implements AuditLog {
   readonly interrupted: readonly InterruptedCall[];
   readonly interruptedWritten: Promise<unknown>;
-  readonly #instance: string;
+  readonly #writtenBy: Pick<Stamp, "instance" | "tenant">;
   readonly #monotonic: () => number;
   readonly #ids: () => string | undefined;
   readonly #lock: DirectoryLock;
@@ -174,8 +176,13 @@ class JsonLogger implements AuditLog {
 
   constructor(options: AuditLogOptions, lock: DirectoryLock) {
     const { dir, clock, durability, files = diskFiles, monotonic = clock, ids } = options;
-    const { lastMs, tornTails, positions, notes, intents } = recover(dir, options.checkpointKey, clock());
-    this.#instance = options.instance;
+    const { lastMs, tornTails, positions, notes, intents } = recover({
+      dir,
+      tenant: options.tenant,
+      key: options.checkpointKey,
+      nowMs: clock(),
+    });
+    this.#writtenBy = { instance: options.instance, tenant: options.tenant };
     this.#monotonic = monotonic;
     this.#ids = ids ?? (() => undefined);
     this.#lock = lock;
@@ -264,8 +271,8 @@ class JsonLogger implements AuditLog {
       this.#enqueue({
         name: "calls",
         always,
-        serialize: ({ timestamp, instance }) =>
-          serializeEntry(stampEntry(draft, { timestamp, instance, id: this.#ids(), intentSeq })),
+        serialize: ({ timestamp, instance, tenant }) =>
+          serializeEntry(stampEntry(draft, { timestamp, instance, tenant, id: this.#ids(), intentSeq })),
         finish: (error) => {
           if (error !== undefined) {
             if (intentSeq !== undefined) this.#unwritten.add(intentSeq);
@@ -364,7 +371,7 @@ class JsonLogger implements AuditLog {
   #enqueue({ name, serialize, finish, queued, always }: NewLine): void {
     try {
       const timestamp = this.#stamps.next();
-      const line = serialize({ timestamp, instance: this.#instance });
+      const line = serialize({ timestamp, ...this.#writtenBy });
       const day = timestamp.slice(0, "YYYY-MM-DD".length);
       const seq = this.#next[name];
       const bytes = Buffer.byteLength(line) + chainBytes(seq) + 1;

@@ -116,6 +116,8 @@ export interface AuditEntry {
   readonly trace?: { readonly traceId: string; readonly spanId?: string; readonly parentSpanId?: string } | undefined;
   /** The replica that wrote the line. */
   readonly instance: string;
+  /** The tenant whose log it is: the same in all lines of a log, and missing in the service's own. */
+  readonly tenant?: string | undefined;
   /** Number of calls that this line summarizes; 1 when missing. */
   readonly count?: number | undefined;
   /** `seq` of the journal line that holds the call's intent. */
@@ -148,6 +150,7 @@ export interface FlowSource {
 export interface EntryStamp {
   readonly timestamp: string;
   readonly instance: string;
+  readonly tenant: string | undefined;
   readonly id?: string | undefined;
   readonly intentSeq?: number | undefined;
 }

@@ -21,6 +21,21 @@ export function workerFolder(worker: number): string {
   return `worker-${worker}`;
 }
 
+/** Folder of the audits of tenants, each in a folder with the tenant's name: directories of their own, that no reader of this one reads. */
+const TENANTS_DIR = "tenants";
+
+/** Returns the audit directory of a tenant, which is below that of its service. */
+export function tenantDirOf(dir: string, tenant: string): string {
+  return join(dir, TENANTS_DIR, tenant);
+}
+
+/** Returns the names of the tenants that have an audit directory below this one, sorted. */
+export function tenantsIn(dir: string): readonly string[] {
+  return namesIn(join(dir, TENANTS_DIR))
+    .filter((name) => isAuditDir(tenantDirOf(dir, name)))
+    .sort();
+}
+
 /** Returns the number of the worker that writes a log; undefined for the log of the directory itself. */
 export function workerOf({ name }: LogFolder): number | undefined {
   const [, worker] = WORKER_FOLDER.exec(name) ?? [];

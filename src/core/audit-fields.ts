@@ -269,6 +269,18 @@ export const AUDIT_FIELDS = {
       occurs: "sometimes",
     },
   },
+  /** The log stamps it on every line of a tenant. */
+  tenant: {
+    read: textAt("tenant"),
+    csv: "tenant",
+    ocsf: "tenant",
+    filter: {
+      param: "tenant",
+      help: "name of the tenant; lines of the service itself have none",
+      label: "Tenant",
+      occurs: "often",
+    },
+  },
 } as const satisfies Readonly<Record<string, AuditField>>;
 
 type Fields = typeof AUDIT_FIELDS;

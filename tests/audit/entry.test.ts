@@ -55,10 +55,11 @@ describe("stampEntry", () => {
       trace: { traceId: "33" },
       count: 2,
     });
-    const forged = { ...draft, timestamp: "forged", instance: "forged" };
+    const forged = { ...draft, timestamp: "forged", instance: "forged", tenant: "forged" };
     const entry = stampEntry(forged as never, {
       timestamp: "2026-02-16T12:00:00.000Z",
       instance: "test",
+      tenant: "acme",
       id: "1",
       intentSeq: 2,
     });
@@ -67,6 +68,7 @@ describe("stampEntry", () => {
       timestamp: "2026-02-16T12:00:00.000Z",
       id: "1",
       instance: "test",
+      tenant: "acme",
       intentSeq: 2,
     });
     expect(Object.keys(entry)[0]).toBe("timestamp");
@@ -79,7 +81,7 @@ describe("stampEntry", () => {
     ["a sum of a caller", callerSumEntry(sum, "t-1")],
     ["a call that was interrupted", unknownOutcome({ seq: 0, traceId: "t-1", facts: {} })],
   ])("the entry of %s begins with time, id and trace id", (_name, draft) => {
-    const stamp = { timestamp: "2026-02-16T12:00:00.000Z", instance: "test", id: "1" };
+    const stamp = { timestamp: "2026-02-16T12:00:00.000Z", instance: "test", tenant: undefined, id: "1" };
     const line = serializeEntry(stampEntry(draft, stamp));
     expect(line).toStartWith('{"timestamp":"2026-02-16T12:00:00.000Z","id":"1","traceId":"t-1",');
     expect(line).toEndWith(',"instance":"test"}');

@@ -60,7 +60,7 @@ function receiverAt(url: string, retentionDays?: number): Receiver {
 }
 
 async function storeAt(url: string, statementMs = 60_000): Promise<AuditStore> {
-  const store = await openAuditStore(url, { statementMs });
+  const store = await openAuditStore(url, { statementMs, scope: "all" });
   closing.push(() => store.close());
   return store;
 }

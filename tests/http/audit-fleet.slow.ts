@@ -68,7 +68,7 @@ beforeAll(async () => {
   if (receiver === undefined) throw new Error(reasons.join());
   for (const dir of dirs) await exportLog(dir, receiver);
   await receiver.close?.();
-  store = await openAuditStore(storeUrl, { statementMs: STATEMENT_MS });
+  store = await openAuditStore(storeUrl, { statementMs: STATEMENT_MS, scope: "all" });
   app = await listen(store);
   url = `http://127.0.0.1:${(app.server.address() as { readonly port: number }).port}`;
 });

@@ -17,7 +17,7 @@ export function entryLine(timestamp: string, changes: Changes = {}): string {
     duration: 12.5,
     ...(changes as Partial<EntryDraft>),
   };
-  return serializeEntry(stampEntry(draft, { timestamp, instance: "test" }));
+  return serializeEntry(stampEntry(draft, { timestamp, instance: "test", tenant: undefined }));
 }
 
 export function refusedLine(

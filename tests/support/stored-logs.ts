@@ -120,8 +120,8 @@ function chained(stream: "calls" | "journal", bodies: readonly string[]): readon
   });
 }
 
-/** Writes the log of a replica: `count` calls over two days, and a journal with a line for every sixth. Returns its directory. */
-export function writeReplica(folder: string, replica: number, count: number): string {
+/** Writes the log of a replica, or of a tenant of it: `count` calls over two days, and a journal with a line for every sixth. Returns its directory. */
+export function writeReplica(folder: string, replica: number, count: number, tenant?: string): string {
   const dir = join(folder, `replica-${replica}`);
   const began = Date.parse(`${DAYS[0]}T00:00:00.000Z`);
   const stepMs = (DAYS.length * DAY_MS) / count;
@@ -130,7 +130,7 @@ export function writeReplica(folder: string, replica: number, count: number): st
     at: timeOf(index),
     body: entryLine(timeOf(index), changes(replica, index)).replace(
       '"instance":"test"',
-      `"instance":"replica-${replica}"`,
+      `"instance":"replica-${replica}"${tenant === undefined ? "" : `,"tenant":"${tenant}"`}`,
     ),
   }));
   const journal = Array.from({ length: Math.ceil(count / 6) }, (_, index) => ({
@@ -142,6 +142,7 @@ export function writeReplica(folder: string, replica: number, count: number): st
       id: approvalId(replica === 0 ? 1 : 0, index),
       sub: "alice",
       instance: `replica-${replica}`,
+      tenant,
     }),
   }));
   for (const [stream, lines] of [
@@ -235,6 +236,7 @@ const ASKED: Readonly<Record<string, readonly string[]>> = {
   ],
   reason: ["permissions", "risk", "floor", "floor:", "customer:write", "write", "%", 'spent "all"\\', "risk\tfloor"],
   client: ["claude", "Claude", 'cl"aude', "cl%"],
+  tenant: ["acme", "acm%", "ACME"],
 };
 
 /** Every filter alone with every value, and every pair of filters with two values each, in either order. */

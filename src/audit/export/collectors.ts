@@ -139,6 +139,7 @@ function recordOf(exported: ExportLine): object {
       // Identical when a line is sent twice, so that receivers can drop the duplicate.
       "stc.place": `${day}:${offset}`,
       "service.instance.id": asString(members["instance"]),
+      "stc.tenant": asString(members["tenant"]),
       "stc.type": asString(members["type"]),
       "stc.trace_id": entry?.traceId,
       "stc.tool": entry?.tool,
@@ -210,6 +211,7 @@ function metadataOf({ day, offset, log, seq, covers, members, entry }: ExportLin
     // Identical when a line is sent twice, so that readers can drop the duplicate.
     place: `${day}:${offset}`,
     instance: asString(members["instance"]),
+    tenant: asString(members["tenant"]),
     type: asString(members["type"]),
     classification: entry?.classification,
     tool: entry?.tool,

@@ -12,8 +12,8 @@ const REDUCED_MEMBER_CHARACTERS_MAX = 512;
 const NO_LINK = { seq: undefined, prev: undefined, hash: undefined } as const;
 
 /**
- * One line of `audit-logs/journal/YYYY-MM-DD.jsonl` (an intent, a start, a listing …). The log adds `timestamp` and
- * `instance`.
+ * One line of `audit-logs/journal/YYYY-MM-DD.jsonl` (an intent, a start, a listing …). The log adds `timestamp`,
+ * `instance` and `tenant`; a line cannot say them itself.
  */
 export interface JournalLine {
   readonly type: string;
@@ -23,6 +23,7 @@ export interface JournalLine {
 export interface Stamp {
   readonly timestamp: string;
   readonly instance: string;
+  readonly tenant: string | undefined;
 }
 
 /**
@@ -30,11 +31,11 @@ export interface Stamp {
  * large members and gets `truncated: true`.
  */
 export function serializeJournalLine(line: JournalLine, stamp: Stamp): string {
-  const { timestamp, instance } = stamp;
+  const { timestamp, instance, tenant } = stamp;
   const whole = toLine(Object.assign({ timestamp, type: line.type }, line, stamp, NO_LINK));
   if (whole !== undefined) return whole;
   const type = line.type.slice(0, REDUCED_MEMBER_CHARACTERS_MAX);
-  return escapeJson(JSON.stringify({ timestamp, type, ...smallMembers(line), truncated: true, instance }));
+  return escapeJson(JSON.stringify({ timestamp, type, ...smallMembers(line), truncated: true, instance, tenant }));
 }
 
 function smallMembers(line: JournalLine): Record<string, Json | undefined> {

@@ -8,6 +8,7 @@ import { ChainWalk, walkFiles, walkFromStart } from "../chain/chain-walk.ts";
 import { type Checkpoint, cutTornNotes, readCheckpoint, readLastNotes } from "../chain/checkpoint.ts";
 import { verifyNote } from "../chain/signed-note.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
+import { escapeName } from "../escape.ts";
 import { parseLine } from "../query/view.ts";
 import { type Damage, explainHalt, misnamedFile } from "../verify/damage.ts";
 import {
@@ -48,15 +49,34 @@ interface Recovered {
   readonly intents: readonly Intent[];
 }
 
+interface LogToRecover {
+  readonly dir: string;
+  /** The tenant whose log it must be: lines of another one would be shown to this tenant's operators. */
+  readonly tenant: string | undefined;
+  readonly key: KeyObject | undefined;
+  /** Milliseconds since 1970. */
+  readonly nowMs: number;
+}
+
+function ownerText(tenant: string | undefined): string {
+  return tenant === undefined ? "the service itself" : `the tenant ${escapeName(tenant)}`;
+}
+
 /**
  * Prepares the files of a former run for appending, before anything is written: cuts off incomplete lines and finds the
  * ends of both chains. Reads the lines after the last saved position, and at least the last 16 MiB of each stream.
  *
  * @throws AuditLogError that names file, line and remedy when a complete line does not fit into the chain, when the end
- * of the log cannot be read, or is too far ahead of `nowMs`: the service does not write to such a log.
+ * of the log cannot be read, is of another tenant, or is too far ahead of `nowMs`: the service does not write to such a log.
  */
-export function recover(dir: string, key: KeyObject | undefined, nowMs: number): Recovered {
+export function recover({ dir, tenant, key, nowMs }: LogToRecover): Recovered {
   const [calls, journal] = [readTail(dir, "calls"), readTail(dir, "journal")];
+  for (const { newest, ...tail } of [calls, journal]) {
+    if (newest === undefined || tail.tenant === tenant) continue;
+    throw new AuditLogError(
+      `${newest.path} is a log of ${ownerText(tail.tenant)}, and this one must be of ${ownerText(tenant)}: move it back to where it was`,
+    );
+  }
   const lastMs = Math.max(calls.lastMs, journal.lastMs);
   if (lastMs - nowMs > CLOCK_BEHIND_MS_MAX) {
     const [last, clock] = [new Date(lastMs).toISOString(), new Date(nowMs).toISOString()];
@@ -88,6 +108,8 @@ interface Tail {
   readonly newest: DayFile | undefined;
   /** Timestamp of the last line in milliseconds since 1970, or 0. */
   readonly lastMs: number;
+  /** The tenant that the last line names. */
+  readonly tenant: string | undefined;
   /** True when the last line has a link, so that there is a chain to continue. */
   readonly isChained: boolean;
 }
@@ -106,7 +128,7 @@ function readTail(dir: string, stream: StreamName): Tail {
   }
   const bytes = Buffer.from(line);
   const isChained = readLink(bytes, 0, bytes.length) !== undefined;
-  return { stream, files, torn, newest, lastMs: last?.timeMs ?? 0, isChained };
+  return { stream, files, torn, newest, lastMs: last?.timeMs ?? 0, tenant: last?.tenant, isChained };
 }
 
 /** Bytes that were cut off the end of a file: an incomplete line that a crash left. */

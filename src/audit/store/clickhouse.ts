@@ -61,12 +61,20 @@ const TABLES: readonly string[] = [
   `CREATE TABLE IF NOT EXISTS audit_logs (
     log String, stream LowCardinality(String), instance SimpleAggregateFunction(anyLast, String),
     next_seq SimpleAggregateFunction(max, Int64), time_ms SimpleAggregateFunction(max, Nullable(Int64)),
-    complete_ms SimpleAggregateFunction(max, Nullable(Int64))
+    complete_ms SimpleAggregateFunction(max, Nullable(Int64)), tenant SimpleAggregateFunction(max, String)
   ) ENGINE = AggregatingMergeTree ORDER BY (log, stream) SETTINGS ${DURABLE}`,
   `CREATE TABLE IF NOT EXISTS audit_checkpoints (
     log String, stream LowCardinality(String), size Int64, note String,
     seen_ms Int64 DEFAULT toUnixTimestamp64Milli(now64(3))
   ) ENGINE = ReplacingMergeTree ORDER BY (log, stream, size, note) SETTINGS ${DURABLE}`,
+];
+
+/** Adds the columns that tables of earlier versions lack. A service that may not change them needs somebody who runs this. */
+const ADDED: readonly string[] = [
+  `ALTER TABLE audit_lines ADD COLUMN IF NOT EXISTS ${LINE_COLUMNS.filter(({ name }) => name === "tenant")
+    .map(definition)
+    .join()}`,
+  "ALTER TABLE audit_logs ADD COLUMN IF NOT EXISTS tenant SimpleAggregateFunction(max, String)",
 ];
 
 export const clickHouseDialect: SqlDialect = {
@@ -159,6 +167,7 @@ const DELETED_MAX = 1_000;
 /** Groups of checkpoints, each of a log and a day, that one statement deletes: the server accepts a thousand unfinished mutations. */
 const GROUPS_AT_ONCE = 100;
 const DAY = /^\d{4}-\d{2}-\d{2}$/;
+const LOG_NAMES = ["log", "stream", "instance", "tenant", "next_seq", "time_ms"];
 const LINE_NAMES = LINE_COLUMNS.map(({ name }) => name);
 
 class ClickHouseWriter {
@@ -191,7 +200,7 @@ class ClickHouseWriter {
       const kept = rows.filter(({ day }) => String(day) >= oldest).map(timed);
       await this.#insert("audit_lines", LINE_NAMES, kept);
       // After the lines: what is sent again because this fails is stored once.
-      await this.#insert("audit_logs", ["log", "stream", "instance", "next_seq", "time_ms"], logRows(rows));
+      await this.#insert("audit_logs", LOG_NAMES, logRows(rows));
       await this.#insert("audit_checkpoints", ["log", "stream", "size", "note"], checkpoints);
     } catch (error) {
       // The tables may have been dropped.
@@ -206,8 +215,8 @@ class ClickHouseWriter {
   async settle({ log, stream, nextSeq, untilMs }: SettledLog): Promise<void> {
     if (Math.abs(untilMs - (this.#settled.get(stream) ?? 0)) < SETTLED_EVERY_MS) return;
     await this.#client.run(
-      sql`INSERT INTO audit_logs (log, stream, instance, next_seq, time_ms, complete_ms)
-        SELECT log, stream, instance, next_seq, time_ms, ${untilMs} FROM audit_logs FINAL
+      sql`INSERT INTO audit_logs (log, stream, instance, tenant, next_seq, time_ms, complete_ms)
+        SELECT log, stream, instance, tenant, next_seq, time_ms, ${untilMs} FROM audit_logs FINAL
         WHERE log = ${log} AND stream = ${stream} AND next_seq >= ${nextSeq}`,
     );
     this.#settled.set(stream, untilMs);
@@ -226,11 +235,12 @@ class ClickHouseWriter {
   /** Existing tables can be used without the permission to create tables. */
   async #createTables(): Promise<void> {
     const [found] = await this.#client.read(
-      sql`SELECT count() AS tables FROM system.tables WHERE database = currentDatabase()
-        AND name IN ('audit_lines', 'audit_logs', 'audit_checkpoints')`,
+      sql`SELECT uniq(table) AS tables, countIf(name = 'tenant') AS added FROM system.columns
+        WHERE database = currentDatabase() AND table IN ('audit_lines', 'audit_logs', 'audit_checkpoints')`,
     );
-    if (Number(found?.["tables"]) === TABLES.length) return;
-    for (const table of TABLES) await this.#client.run(new SqlText([table], []));
+    const isWhole = Number(found?.["tables"]) === TABLES.length;
+    if (isWhole && Number(found?.["added"]) === ADDED.length) return;
+    for (const step of isWhole ? ADDED : [...TABLES, ...ADDED]) await this.#client.run(new SqlText([step], []));
   }
 
   async #dropDays(nowMs: EpochMs, retentionDays: number): Promise<void> {

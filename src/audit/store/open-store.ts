@@ -1,4 +1,5 @@
 import { AuditStore } from "./audit-store.ts";
+import { type StoreScope, scoped } from "./scope.ts";
 import type { StoreDatabase } from "./sql-text.ts";
 import { AuditStoreError } from "./store-error.ts";
 import type { StoreWriter, WriterOptions } from "./writer.ts";
@@ -6,6 +7,11 @@ import type { StoreWriter, WriterOptions } from "./writer.ts";
 interface StoreOptions {
   /** Limit for one statement, in milliseconds. */
   readonly statementMs: number;
+}
+
+interface ReadOptions extends StoreOptions {
+  /** Whose lines are read. */
+  readonly scope: StoreScope;
 }
 
 interface StoreKind {
@@ -52,8 +58,8 @@ export function isStoreUrl(text: string): boolean {
  *
  * @throws {AuditStoreError} when the URL is not valid
  */
-export async function openAuditStore(url: string, options: StoreOptions): Promise<AuditStore> {
-  const database = await opened(url, (kind) => kind.open(url, options));
+export async function openAuditStore(url: string, { scope, ...options }: ReadOptions): Promise<AuditStore> {
+  const database = scoped(await opened(url, (kind) => kind.open(url, options)), scope);
   return new AuditStore({ ...database, read: (statement) => database.read(statement).catch(asStoreError) });
 }
 

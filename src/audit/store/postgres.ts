@@ -55,7 +55,7 @@ const TABLES: readonly string[] = [
   "CREATE INDEX IF NOT EXISTS audit_lines_ids ON audit_lines USING gin (ids)",
   `CREATE TABLE IF NOT EXISTS audit_logs (
     log text NOT NULL, stream text NOT NULL, instance text NOT NULL, next_seq bigint NOT NULL, time_ms bigint,
-    complete_ms bigint, PRIMARY KEY (log, stream)
+    complete_ms bigint, tenant text, PRIMARY KEY (log, stream)
   )`,
   `CREATE TABLE IF NOT EXISTS audit_checkpoints (
     log text NOT NULL, stream text NOT NULL, size bigint NOT NULL, note text NOT NULL,
@@ -63,6 +63,11 @@ const TABLES: readonly string[] = [
   )`,
   "CREATE INDEX IF NOT EXISTS audit_checkpoints_seen ON audit_checkpoints (seen_ms)",
 ];
+
+/** Adds the columns that tables of earlier versions lack. A service that may not change them needs somebody who runs this. */
+const ADDED: readonly string[] = ["audit_lines", "audit_logs"].map(
+  (table) => `ALTER TABLE ${table} ADD COLUMN IF NOT EXISTS tenant text`,
+);
 
 /** Advisory lock held while tables and partitions are created or dropped: "stc-audi" in ASCII. */
 const TABLES_LOCK = "8319383458215879785";
@@ -211,12 +216,13 @@ class PostgresWriter {
         [JSON.stringify(kept)],
       ),
     );
-    for (const { log, stream, instance, next_seq, time_ms } of logRows(rows)) {
+    for (const { log, stream, instance, tenant, next_seq, time_ms } of logRows(rows)) {
       await on`
-        INSERT INTO audit_logs AS known (log, stream, instance, next_seq, time_ms)
-        VALUES (${log}, ${stream}, ${instance}, ${next_seq}, ${time_ms})
+        INSERT INTO audit_logs AS known (log, stream, instance, tenant, next_seq, time_ms)
+        VALUES (${log}, ${stream}, ${instance}, ${tenant}, ${next_seq}, ${time_ms})
         ON CONFLICT (log, stream) DO UPDATE SET
           instance = CASE WHEN known.next_seq > excluded.next_seq THEN known.instance ELSE excluded.instance END,
+          tenant = excluded.tenant,
           next_seq = greatest(known.next_seq, excluded.next_seq),
           time_ms = greatest(known.time_ms, excluded.time_ms)`;
     }
@@ -315,10 +321,14 @@ function partitionOf(day: string): string {
 async function createTables(on: Sql, days: ReadonlySet<string>): Promise<void> {
   await on`SELECT pg_advisory_xact_lock(${TABLES_LOCK}::bigint)`;
   await on`SELECT set_config('client_min_messages', 'warning', true)`;
-  const found = await on`SELECT to_regclass('audit_lines') AS lines, to_regclass('audit_checkpoints') AS checkpoints`;
-  if (found[0]?.["lines"] === null || found[0]?.["checkpoints"] === null) {
-    for (const table of TABLES) await run(on, new SqlText([table], []));
-  }
+  const [found] = await on`
+    SELECT to_regclass('audit_lines') AS lines, to_regclass('audit_checkpoints') AS checkpoints, (
+      SELECT count(*)::int FROM pg_attribute
+      WHERE attrelid IN (to_regclass('audit_lines'), to_regclass('audit_logs')) AND attname = 'tenant'
+    ) AS added`;
+  const isMissing = found?.["lines"] === null || found?.["checkpoints"] === null;
+  if (isMissing) for (const table of TABLES) await run(on, new SqlText([table], []));
+  if (!isMissing && found?.["added"] !== ADDED.length) for (const step of ADDED) await run(on, new SqlText([step], []));
   for (const day of days) await createPartition(on, day);
 }
 

@@ -51,6 +51,8 @@ interface LogRow {
   readonly log: string;
   readonly stream: string;
   readonly instance: string;
+  /** Empty for a log of the service itself. */
+  readonly tenant: string;
   readonly next_seq: number;
   readonly time_ms: number | null;
 }
@@ -61,7 +63,7 @@ interface LogRow {
  */
 export function logRows(rows: readonly StoreRow[]): readonly LogRow[] {
   const logs = new Map<string, LogRow>();
-  for (const { log, stream, instance, seq, time_ms } of rows) {
+  for (const { log, stream, instance, tenant, seq, time_ms } of rows) {
     if (typeof seq !== "number" || seq < 0) continue;
     const key = `${log} ${stream}`;
     if (seq < (logs.get(key)?.next_seq ?? 0)) continue;
@@ -69,6 +71,7 @@ export function logRows(rows: readonly StoreRow[]): readonly LogRow[] {
       log: String(log),
       stream: String(stream),
       instance: typeof instance === "string" ? instance : "",
+      tenant: typeof tenant === "string" ? tenant : "",
       next_seq: seq + 1,
       time_ms: typeof time_ms === "number" ? time_ms : null,
     });

@@ -34,6 +34,7 @@ const dirs = repeated(
   text("directory"),
   "audit directory (default: STC_AUDIT_DIR, else ./audit-logs); repeated: those of all replicas, as one log",
 );
+const tenant = option(text("name"), "only the audit of this tenant, which is below that of its service");
 const json = flag("print the lines unchanged, or the result as JSON");
 const key = repeated(
   text("file"),
@@ -51,6 +52,14 @@ const SEARCH = {
   options: { dir, ...FILTERS, json },
   exits: { 0: "found", 1: "nothing found", 66: "the directory or a file cannot be read" },
 };
+
+async function directories(dirs: readonly string[], of: string | undefined): Promise<readonly string[]> {
+  return (await import("./directory.ts")).directoriesOf(dirs, of);
+}
+
+async function directory(dir: string | undefined, of: string | undefined): Promise<string | undefined> {
+  return (await import("./directory.ts")).directoryOf(dir, of);
+}
 
 async function guarded(work: () => Promise<void>): Promise<void> {
   const { guarded: guard } = await import("./directory.ts");
@@ -78,8 +87,8 @@ export const commands = [
     run: (_, { dir, json, withoutIndex, fromStore, ...params }) =>
       guarded(async () =>
         fromStore === undefined
-          ? (await calls()).auditQuery({ dirs: dir, json, withoutIndex, params })
-          : (await store()).queryStore(fromStore, { dirs: dir, json, params }),
+          ? (await calls()).auditQuery({ dirs: await directories(dir, params.tenant), json, withoutIndex, params })
+          : (await store()).queryStore(fromStore, { dirs: dir, tenant: params.tenant, json, params }),
       ),
   }),
   command({
@@ -92,19 +101,21 @@ export const commands = [
     },
     exits: { 0: "done" },
     run: (_, { dir, json, lines, follow, ...filters }) =>
-      guarded(async () => (await calls()).auditTail({ dir, json, lines, follow, filters })),
+      guarded(async () =>
+        (await calls()).auditTail({ dir: await directory(dir, filters.tenant), json, lines, follow, filters }),
+      ),
   }),
   command({
     name: "audit show",
     summary: "Show a call with its intent and its approvals",
     arguments: { id: argument(text("id"), "trace id, W3C trace id or id of an approval request") },
-    options: { dir: dirs, json, withoutIndex, fromStore },
+    options: { dir: dirs, tenant, json, withoutIndex, fromStore },
     exits: SEARCH.exits,
-    run: ({ id }, { dir, json, withoutIndex, fromStore }) =>
+    run: ({ id }, { dir, tenant, json, withoutIndex, fromStore }) =>
       guarded(async () =>
         fromStore === undefined
-          ? (await calls()).auditShow(id, { dirs: dir, json, withoutIndex })
-          : (await store()).showFromStore(fromStore, id, { dirs: dir, json }),
+          ? (await calls()).auditShow(id, { dirs: await directories(dir, tenant), json, withoutIndex })
+          : (await store()).showFromStore(fromStore, id, { dirs: dir, tenant, json }),
       ),
   }),
   command({
@@ -119,8 +130,18 @@ export const commands = [
     run: (_, { dir, json, withoutIndex, fromStore, ...params }) =>
       guarded(async () =>
         fromStore === undefined
-          ? (await import("./stats.ts")).auditStats({ dir, json, withoutIndex, params })
-          : (await store()).statsFromStore(fromStore, { dirs: dir === undefined ? [] : [dir], json, params }),
+          ? (await import("./stats.ts")).auditStats({
+              dir: await directory(dir, params.tenant),
+              json,
+              withoutIndex,
+              params,
+            })
+          : (await store()).statsFromStore(fromStore, {
+              dirs: dir === undefined ? [] : [dir],
+              tenant: params.tenant,
+              json,
+              params,
+            }),
       ),
   }),
   command({
@@ -137,8 +158,13 @@ export const commands = [
     run: (_, { dir, format, output, fromStore, ...params }) =>
       guarded(async () =>
         fromStore === undefined
-          ? (await import("./export.ts")).auditExport({ dirs: dir, format, output, params })
-          : (await store()).exportFromStore(fromStore, { dirs: dir, format, output, params }),
+          ? (await import("./export.ts")).auditExport({
+              dirs: await directories(dir, params.tenant),
+              format,
+              output,
+              params,
+            })
+          : (await store()).exportFromStore(fromStore, { dirs: dir, tenant: params.tenant, format, output, params }),
       ),
   }),
   command({
@@ -146,6 +172,7 @@ export const commands = [
     summary: "Say which lines the exporters have not sent, also of a replica that is gone",
     options: {
       dir: dirs,
+      tenant,
       exporter: repeated(text("name"), "also an exporter that has sent nothing yet; repeated: several"),
       json: JSON_FLAG,
     },
@@ -154,8 +181,10 @@ export const commands = [
       1: "lines were not sent, or no exporter is known",
       66: "the directory or a file cannot be read",
     },
-    run: (_, { dir, exporter, json }) =>
-      guarded(async () => (await import("./export.ts")).auditExports({ dirs: dir, exporters: exporter, json })),
+    run: (_, { dir, tenant, exporter, json }) =>
+      guarded(async () =>
+        (await import("./export.ts")).auditExports({ dirs: await directories(dir, tenant), exporters: exporter, json }),
+      ),
   }),
   command({
     name: "audit import",
@@ -187,6 +216,7 @@ export const commands = [
     summary: "Delete the files of old days that exporters and checkpoints no longer need",
     options: {
       dir,
+      tenant,
       keep: required(text("duration"), `how long files are kept: ${DURATION_HINT}`),
       dryRun: flag("print what would be deleted, and delete nothing"),
       json,
@@ -197,13 +227,15 @@ export const commands = [
       66: "the directory or a file cannot be read",
       73: "a file cannot be deleted",
     },
-    run: (_, options) => guarded(async () => (await import("./export.ts")).auditPrune(options)),
+    run: (_, { dir, tenant, ...options }) =>
+      guarded(async () => (await import("./export.ts")).auditPrune({ dir: await directory(dir, tenant), ...options })),
   }),
   command({
     name: "audit verify",
     summary: "Check the log: the first changed, missing, added or moved line of each stream",
     options: {
       dir,
+      tenant,
       key,
       from: option(text("day"), "first day to check; only the chain is checked then"),
       to: option(text("day"), "last day to check"),
@@ -227,7 +259,9 @@ export const commands = [
     run: async (_, { fromStore, expect, ...options }) => {
       if (fromStore !== undefined)
         return guarded(async () => (await store()).verifyFromStore(fromStore, expect, options));
-      return expect.length > 0 ? wrongUsage("--expect needs --from-store") : (await evidence()).auditVerify(options);
+      if (expect.length > 0) return wrongUsage("--expect needs --from-store");
+      const dir = await directory(options.dir, options.tenant);
+      return (await evidence()).auditVerify({ ...options, dir });
     },
   }),
   command({
@@ -263,12 +297,14 @@ export const commands = [
     name: "audit prove",
     summary: "Print a proof that the log contains a call; checking it needs no log",
     arguments: { id: argument(text("id"), "trace id, id of the line, or LOG:SEQ as the log's id and the line's seq") },
-    options: { dir, fromStore },
+    options: { dir, tenant, fromStore },
     exits: { 0: "printed", 1: "there is no proof of it", 66: "there is no audit directory" },
-    run: async ({ id }, { dir, fromStore }) =>
+    run: async ({ id }, { dir, tenant, fromStore }) =>
       fromStore === undefined
-        ? (await evidence()).auditProve(id, { dir })
-        : guarded(async () => (await store()).proveFromStore(fromStore, id, dir === undefined ? [] : [dir])),
+        ? (await evidence()).auditProve(id, { dir: await directory(dir, tenant) })
+        : guarded(async () =>
+            (await store()).proveFromStore(fromStore, id, { dirs: dir === undefined ? [] : [dir], tenant }),
+          ),
   }),
   command({
     name: "audit verify-proof",

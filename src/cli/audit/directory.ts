@@ -1,7 +1,7 @@
 import { AuditLogError } from "../../audit/audit-log-error.ts";
 import type { StreamName } from "../../audit/chain/chain.ts";
 import { isAuditDir } from "../../audit/journal/day-files.ts";
-import { type LogFolder, logsIn } from "../../audit/logs.ts";
+import { type LogFolder, logsIn, tenantDirOf } from "../../audit/logs.ts";
 import { dayProblems } from "../../audit/query/day-bounds.ts";
 import { LineIndex } from "../../audit/query/line-index.ts";
 import { AuditStoreError } from "../../audit/store/store-error.ts";
@@ -28,13 +28,28 @@ export interface AuditDirectory {
  */
 export function auditDirectory(named: string | undefined): AuditDirectory | undefined {
   const environment = processEnvironment();
-  const dir = named ?? (environment["STC_AUDIT_DIR"] || "audit-logs");
+  const dir = named ?? defaultDir();
   if (!isAuditDir(dir)) {
     print.error(`there is no audit directory ${dir}`);
     process.exitCode = EXIT.noInput;
     return undefined;
   }
   return { dir, logs: logsIn(dir), nowMs: Date.now(), isColoured: isColoured(environment) };
+}
+
+function defaultDir(): string {
+  return processEnvironment()["STC_AUDIT_DIR"] || "audit-logs";
+}
+
+/** Returns the directory that a command reads: that of a tenant is below its service's, which is the one that is named. */
+export function directoryOf(named: string | undefined, tenant: string | undefined): string | undefined {
+  return tenant === undefined ? named : tenantDirOf(named ?? defaultDir(), tenant);
+}
+
+/** Returns the directories that a command reads; none: the default one. */
+export function directoriesOf(named: readonly string[], tenant: string | undefined): readonly string[] {
+  if (tenant === undefined) return named;
+  return (named.length === 0 ? [defaultDir()] : named).map((dir) => tenantDirOf(dir, tenant));
 }
 
 /** Returns the audit directories that were named, at least one; undefined, as for one, when one of them does not exist. */

@@ -24,7 +24,8 @@ import { EXIT, print, reportChange, StdoutError, wrongUsage } from "../output.ts
 import { auditDirectory, guarded } from "./directory.ts";
 
 export interface AuditVerifyOptions {
-  readonly dir?: string;
+  readonly dir?: string | undefined;
+  readonly tenant?: string | undefined;
   readonly key: readonly string[];
   readonly from?: string;
   readonly to?: string;

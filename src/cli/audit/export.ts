@@ -102,7 +102,7 @@ function fileSink(output: string, fd: number): Sink {
 }
 
 interface PruneOptions {
-  readonly dir?: string;
+  readonly dir?: string | undefined;
   readonly keep: string;
   readonly dryRun?: boolean;
   readonly json?: boolean;

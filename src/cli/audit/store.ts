@@ -23,18 +23,23 @@ const LOGS_MAX = 20;
 /** Kinds of problems that are about signatures alone. */
 const SIGNATURES: ReadonlySet<string> = new Set(["bad signature", "not signed"]);
 
-interface AskedStore {
+/** The directories that were named, which must be none, and the tenant whose lines are asked for. */
+interface StorePlace {
   readonly dirs: readonly string[];
+  readonly tenant?: string | undefined;
+}
+
+interface AskedStore extends StorePlace {
   readonly json?: boolean | undefined;
   readonly params: Params;
 }
 
 /** `stc audit query --from-store`. */
-export async function queryStore(named: string, { dirs, json, params }: AskedStore): Promise<void> {
+export async function queryStore(named: string, { json, params, ...place }: AskedStore): Promise<void> {
   const { nowMs, isColoured } = auditMoment();
   const read = readStoreQuery(params, { ...LIMITS, nowMs });
   if ("faults" in read) return wrongUsage(...read.faults);
-  await withStore(named, dirs, async (store) => {
+  await withStore(named, place, async (store) => {
     const logs = await store.logs();
     let [query, left, count] = [read.ok, read.ok.limit, 0];
     while (left > 0) {
@@ -60,10 +65,10 @@ export async function queryStore(named: string, { dirs, json, params }: AskedSto
 export async function showFromStore(
   named: string,
   id: string,
-  { dirs, json }: Omit<AskedStore, "params">,
+  { json, ...place }: Omit<AskedStore, "params">,
 ): Promise<void> {
   checkId(id);
-  await withStore(named, dirs, async (store) => {
+  await withStore(named, place, async (store) => {
     const logs = await store.logs();
     printHistory(await readCallHistory(store, id), { id, json, searched: "the store", isOne: false });
     reportLogs(logs);
@@ -71,10 +76,10 @@ export async function showFromStore(
 }
 
 /** `stc audit stats --from-store`. */
-export async function statsFromStore(named: string, { dirs, json, params }: AskedStore): Promise<void> {
+export async function statsFromStore(named: string, { json, params, ...place }: AskedStore): Promise<void> {
   const range = readStatsRange(params, auditMoment().nowMs);
   if ("faults" in range) return wrongUsage(...range.faults);
-  await withStore(named, dirs, async (store) => {
+  await withStore(named, place, async (store) => {
     const logs = await store.logs();
     await printStatistics(range.ok, json, (filter) => store.stats(filter));
     reportLogs(logs);
@@ -87,21 +92,24 @@ interface StoreExport extends Omit<AskedStore, "json"> {
 }
 
 /** `stc audit export --from-store`. */
-export async function exportFromStore(named: string, { dirs, params, ...written }: StoreExport): Promise<void> {
-  const format = formatOf(written.format);
+export async function exportFromStore(
+  named: string,
+  { format: name, output, params, ...place }: StoreExport,
+): Promise<void> {
+  const format = formatOf(name);
   const read = readStoreQuery({ ...params, order: "oldest" }, { ...EXPORT_LIMITS, nowMs: auditMoment().nowMs });
   if ("faults" in read) return wrongUsage(...read.faults);
-  await withStore(named, dirs, async (store) => {
+  await withStore(named, place, async (store) => {
     const logs = await store.logs();
-    await writeExport(store.lines(read.ok), { format, output: written.output });
+    await writeExport(store.lines(read.ok), { format, output });
     reportLogs(logs);
   });
 }
 
 /** `stc audit prove --from-store`. */
-export async function proveFromStore(named: string, id: string, dirs: readonly string[]): Promise<void> {
+export async function proveFromStore(named: string, id: string, place: StorePlace): Promise<void> {
   checkId(id);
-  await withStore(named, dirs, async (store) => {
+  await withStore(named, place, async (store) => {
     try {
       print.json(await store.prove(id), 2);
     } catch (error) {
@@ -116,11 +124,11 @@ export async function proveFromStore(named: string, id: string, dirs: readonly s
 export async function verifyFromStore(
   named: string,
   expected: readonly string[],
-  { dir, key, from, to, json }: AuditVerifyOptions,
+  { dir, tenant, key, from, to, json }: AuditVerifyOptions,
 ): Promise<void> {
   if ((from ?? to) !== undefined) return wrongUsage("--from and --to are for files: a store is checked as a whole");
   const keys = key.map(readKey);
-  await withStore(named, dir === undefined ? [] : [dir], async (store) => {
+  await withStore(named, { dirs: dir === undefined ? [] : [dir], tenant }, async (store) => {
     const kinds = new Set<string>();
     // Logs, those with lines, and those with lines that checkpoints cover.
     let [logs, written, covered] = [0, 0, 0];
@@ -164,11 +172,12 @@ function signedText({ signedSize, unsignedLines }: { readonly signedSize: number
 /** @throws {AuditStoreError} */
 async function withStore(
   named: string,
-  dirs: readonly string[],
+  { dirs, tenant }: StorePlace,
   work: (store: AuditStore) => Promise<void>,
 ): Promise<void> {
   if (dirs.length > 0) return wrongUsage("give --dir or --from-store, not both");
-  const store = await openAuditStore(storeUrl(named, "--from-store"), { statementMs: STATEMENT_MS });
+  const scope = tenant === undefined ? "all" : { tenant };
+  const store = await openAuditStore(storeUrl(named, "--from-store"), { statementMs: STATEMENT_MS, scope });
   try {
     await work(store);
   } finally {

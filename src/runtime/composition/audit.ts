@@ -1,4 +1,4 @@
-import { createPrivateKey, type KeyObject } from "node:crypto";
+import { createHmac, createPrivateKey, type KeyObject } from "node:crypto";
 import { lstatSync, statSync } from "node:fs";
 import type { Approvals } from "../../approvals/types.ts";
 import { type AuditLog, openAuditLog } from "../../audit/audit-log.ts";
@@ -29,7 +29,12 @@ export function readHashKey(config: Config, problems: string[]): Uint8Array | un
   if (key !== undefined && key.length < HASH_KEY_BYTES_MIN) {
     problems.push(`audit.hashKeyFile: contains fewer than ${HASH_KEY_BYTES_MIN} bytes`);
   }
-  return key;
+  return key && tenantKey(key, config.tenant);
+}
+
+/** Returns the key of a tenant: the same arguments have different hashes in different tenants. */
+function tenantKey(key: Uint8Array, tenant: string | undefined): Uint8Array {
+  return tenant === undefined ? key : createHmac("sha256", key).update(`stc/tenant/v1\n${tenant}`).digest();
 }
 
 const KEY_FIELD = "audit.checkpointKeyFile";
@@ -150,6 +155,7 @@ function openOnce(config: Config, { clock, monotonic, ids, checkpointKey, onBatc
   return openAuditLog({
     dir: logDirOf(config),
     instance: instanceOf(config),
+    tenant: config.tenant,
     clock,
     monotonic,
     durability: config.audit.durability,
@@ -216,7 +222,7 @@ export async function readAuditStore(config: Config, problems: string[]): Promis
   }
   const { openAuditStore } = await import("../../audit/store/open-store.ts");
   try {
-    return await openAuditStore(url, { statementMs: STATEMENT_MS });
+    return await openAuditStore(url, { statementMs: STATEMENT_MS, scope: { tenant: config.tenant } });
   } catch (error) {
     problems.push(`${field}: ${path}: ${errorText(error)}`);
     return undefined;

@@ -61,6 +61,7 @@ export async function startTracing(
   });
   const tracer = createTracer({
     sampleRatio: traces.sampleRatio,
+    tenant: config.tenant,
     clock,
     monotonic,
     newSpanId: spanIds(fill),

@@ -45,6 +45,8 @@ export function isInShare(traceId: string, share: number): boolean {
 interface TracerOptions {
   /** The share of traces started here that is recorded, from 0 to 1. */
   readonly sampleRatio: number;
+  /** The tenant whose calls are traced; undefined for those of the service itself. */
+  readonly tenant?: string | undefined;
   /** Returns Unix milliseconds. */
   readonly clock: () => number;
   /** Returns monotonic milliseconds, which time the stages. */
@@ -146,7 +148,7 @@ class RecordedCall implements CallTrace, RequestTracer {
       spans.push(this.#stepSpan(step, { name, until, error: this.#stepError(ended, index) }));
     });
     for (const request of this.#requests) spans.push(request.span(this.#epochMs + at));
-    this.#options.add(spans);
+    this.#options.add(ofTenant(spans, this.#options.tenant));
   }
 
   /**
@@ -265,6 +267,11 @@ class SentRequest implements RequestSpan {
       error: hasFailed(status) ? status : undefined,
     };
   }
+}
+
+function ofTenant(spans: readonly Span[], tenant: string | undefined): readonly Span[] {
+  if (tenant === undefined) return spans;
+  return spans.map((span) => ({ ...span, attributes: { ...span.attributes, "stc.tenant": tenant } }));
 }
 
 function hasFailed(status: string): boolean {

@@ -2,14 +2,18 @@ import { expect, test } from "bun:test";
 import { LINE_BYTES_MAX } from "../../../src/audit/entry.ts";
 import { type JournalLine, serializeJournalLine } from "../../../src/audit/journal/journal.ts";
 
-const STAMP = { timestamp: "2026-02-16T12:00:00.000Z", instance: "test" };
+const STAMP = { timestamp: "2026-02-16T12:00:00.000Z", instance: "test", tenant: undefined };
 
 test.each<readonly [string, JournalLine, Record<string, unknown>]>([
   ["a line", { type: "boot", version: "1" }, { ...STAMP, type: "boot", version: "1" }],
-  ["a forged stamp gives way", { type: "boot", timestamp: "1970", instance: "x" }, { ...STAMP, type: "boot" }],
+  [
+    "a forged stamp gives way",
+    { type: "boot", timestamp: "1970", instance: "x", tenant: "x" },
+    { ...STAMP, type: "boot" },
+  ],
   [
     "over the bound, large members are left out and the line says so",
-    { type: "intent", traceId: "t-1", args: { text: "x".repeat(LINE_BYTES_MAX) } },
+    { type: "intent", traceId: "t-1", tenant: "x", args: { text: "x".repeat(LINE_BYTES_MAX) } },
     { ...STAMP, type: "intent", traceId: "t-1", truncated: true },
   ],
 ])("%s", (_name, line, want) => {

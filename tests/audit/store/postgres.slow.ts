@@ -17,6 +17,7 @@ import { postgresExporter } from "../../../src/audit/export/stores.ts";
 import { readCallHistory } from "../../../src/audit/query/call-history.ts";
 import type { AuditStore } from "../../../src/audit/store/audit-store.ts";
 import { openAuditStore } from "../../../src/audit/store/open-store.ts";
+import type { StoreScope } from "../../../src/audit/store/scope.ts";
 import type { StoreVerification } from "../../../src/audit/store/verify-store.ts";
 import { createMetrics } from "../../../src/http/metrics.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
@@ -72,14 +73,14 @@ function receiverAt(url: string, retentionDays?: number): Receiver {
   return receiver;
 }
 
-async function storeAt(url: string): Promise<AuditStore> {
-  const store = await openAuditStore(url, { statementMs: 10_000 });
+async function storeAt(url: string, scope: StoreScope = "all"): Promise<AuditStore> {
+  const store = await openAuditStore(url, { statementMs: 10_000, scope });
   closing.push(() => store.close());
   return store;
 }
 
 describe.skipIf(native === undefined)("the same lines in files and in PostgreSQL", () => {
-  const dirs = [writeReplica(folder, 0, 2_500), writeReplica(folder, 1, 1_500)];
+  const dirs = [writeReplica(folder, 0, 2_500), writeReplica(folder, 1, 1_500, "acme")];
   let url: string;
   let store: AuditStore;
   beforeAll(async () => {

@@ -13,8 +13,8 @@ const row = (log: string, seq: number, instance = "pod") => ({
 test("how far a log is stored does not depend on the order of its lines", () => {
   const rows = [row("a", 0, "before"), row("a", 1), row("a", 2, "after"), row("b", 7)];
   const state = [
-    { log: "a", stream: "calls", instance: "after", next_seq: 3, time_ms: 20 },
-    { log: "b", stream: "calls", instance: "pod", next_seq: 8, time_ms: 70 },
+    { log: "a", stream: "calls", instance: "after", tenant: "", next_seq: 3, time_ms: 20 },
+    { log: "b", stream: "calls", instance: "pod", tenant: "", next_seq: 8, time_ms: 70 },
   ];
   fc.assert(
     fc.property(fc.shuffledSubarray(rows, { minLength: rows.length }), (shuffled) => {

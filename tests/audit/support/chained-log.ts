@@ -15,6 +15,7 @@ export const keys = generateKeyPairSync("ed25519");
 
 interface WrittenBy {
   readonly instance?: string;
+  readonly tenant?: string | undefined;
   /** Lines at the start of the journal. */
   readonly journal?: readonly JournalLine[];
 }
@@ -25,12 +26,13 @@ interface WrittenBy {
 export async function writeLog(
   dir: string,
   checkpointKey: KeyObject | undefined = keys.privateKey,
-  { instance = "test", journal = [] }: WrittenBy = {},
+  { instance = "test", tenant, journal = [] }: WrittenBy = {},
 ): Promise<readonly string[]> {
   let now = Date.parse(`${DAYS[0]}T00:00:00.000Z`);
   const log = openAuditLog({
     dir,
     instance,
+    tenant,
     clock: () => now,
     durability: "fdatasync",
     queueEntriesMax: 1_000,

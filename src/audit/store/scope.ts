@@ -1,0 +1,24 @@
+import { storable } from "./columns.ts";
+import { type SqlText, type StoreDatabase, sql } from "./sql-text.ts";
+
+/** Whose lines a reader of the store gets: those of all logs, or those of one tenant; `undefined`: of the service itself. */
+export type StoreScope = "all" | { readonly tenant: string | undefined };
+
+/**
+ * Returns a database that holds the scope's lines, logs and checkpoints and no others. The tables themselves are replaced, so that no
+ * statement can leave the condition out.
+ */
+export function scoped(database: StoreDatabase, scope: StoreScope): StoreDatabase {
+  if (scope === "all") return database;
+  const { lines, logs, checkpoints } = database.dialect;
+  // Missing in lines, and in logs that an earlier version stored; empty in other logs.
+  const isOwn = sql`coalesce(tenant, ${""}) = ${storable(scope.tenant ?? "")}`;
+  const own = (table: SqlText, condition: SqlText): SqlText => sql`(SELECT * FROM ${table} WHERE ${condition}) AS own`;
+  const dialect = {
+    ...database.dialect,
+    lines: own(lines, isOwn),
+    logs: own(logs, isOwn),
+    checkpoints: own(checkpoints, sql`(log, stream) IN (SELECT log, stream FROM ${logs} WHERE ${isOwn})`),
+  };
+  return { dialect, read: (statement) => database.read(statement), close: () => database.close() };
+}

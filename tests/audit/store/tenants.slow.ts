@@ -1,0 +1,178 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { logIdIn } from "../../../src/audit/chain/log-id.ts";
+import { checkProof, prove } from "../../../src/audit/chain/proof.ts";
+import type { Receiver } from "../../../src/audit/export/receiver.ts";
+import { postgresExporter } from "../../../src/audit/export/stores.ts";
+import { historyIn, readCallHistory } from "../../../src/audit/query/call-history.ts";
+import { activityRange, readActivity } from "../../../src/audit/stats/activity.ts";
+import type { AuditStore } from "../../../src/audit/store/audit-store.ts";
+import { openAuditStore } from "../../../src/audit/store/open-store.ts";
+import type { StoreScope } from "../../../src/audit/store/scope.ts";
+import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
+import { runStc } from "../../support/stc.ts";
+import {
+  askedParams,
+  compareLines,
+  compareStatistics,
+  exportLog,
+  NOW,
+  storeQuery,
+  writeReplica,
+} from "../../support/stored-logs.ts";
+import { keys, writeLog } from "../support/chained-log.ts";
+
+/** One store that the logs of a service and of its tenants fill. Who is bound to one of them gets nothing of the others. */
+
+const native = findPostgres();
+const folder = mkdtempSync(join(tmpdir(), "stc-store-tenants-"));
+const TENANTS = [undefined, "acme", "globex"] as const;
+let server: PostgresServer;
+let url: string;
+const closing: (() => Promise<unknown>)[] = [];
+
+function receiver(): Receiver {
+  const urlFile = join(folder, "url");
+  writeFileSync(urlFile, `${url}\n`);
+  const problem = (setting: string, message: string) => {
+    throw new Error(`${setting}: ${message}`);
+  };
+  const opened = postgresExporter.open({ urlFile }, { path: (path) => path, clock: Date.now, problem });
+  if (opened === undefined) throw new Error("no receiver");
+  closing.push(async () => opened.close?.());
+  return opened;
+}
+
+async function storeOf(scope: StoreScope): Promise<AuditStore> {
+  const store = await openAuditStore(url, { statementMs: 10_000, scope });
+  closing.push(() => store.close());
+  return store;
+}
+
+beforeAll(async () => {
+  if (native === undefined) return;
+  server = await startPostgres(native);
+  url = await server.createDatabase("tenants");
+});
+afterAll(async () => {
+  for (const close of closing.reverse()) await close();
+  await server?.end();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+describe.skipIf(native === undefined)("a store that several tenants share", () => {
+  const dirs = TENANTS.map((tenant) => writeReplica(mkdtempSync(join(folder, "log-")), 0, 400, tenant));
+  const evidence = TENANTS.map(() => mkdtempSync(join(folder, "evidence-")));
+  const scopes = TENANTS.map((tenant, at) => [tenant ?? "the service itself", tenant, at] as const);
+
+  beforeAll(async () => {
+    for (const [at, tenant] of TENANTS.entries()) await writeLog(evidence[at] ?? "", keys.privateKey, { tenant });
+    for (const dir of [...dirs, ...evidence]) await exportLog(dir, receiver());
+  });
+
+  test.each(scopes)(
+    "%s gets the lines of its own logs for every filter, and counts them alone",
+    async (_, tenant, at) => {
+      const store = await storeOf({ tenant });
+      const own = [dirs[at] ?? "", evidence[at] ?? ""];
+      expect(await compareLines(store, own, askedParams().slice(0, 120))).toBeGreaterThan(30);
+      const alone = askedParams().filter((params) => Object.keys(params).length < 2);
+      await compareStatistics(store, own, alone.slice(0, 20));
+      expect(await compareLines(store, own, [{ tenant: "acme" }, { tenant: "globex" }])).toBe(
+        tenant === undefined ? 0 : 1,
+      );
+    },
+  );
+
+  test.each(scopes)("%s gets its own story of a trace id that others have, too", async (_, tenant, at) => {
+    const logs = [{ dir: evidence[at] ?? "" }];
+    const [stored, files] = [
+      await readCallHistory(await storeOf({ tenant }), "t-1-1"),
+      await readCallHistory(historyIn({ logs }), "t-1-1"),
+    ];
+    expect(stored.lines.map(({ line }) => line)).toEqual(files.lines.map(({ line }) => line));
+    expect(stored.lines).toHaveLength(2);
+  });
+
+  test.each(scopes)("%s is told about its own logs alone, also by a verification", async (_, tenant, at) => {
+    const store = await storeOf({ tenant });
+    const own = [dirs[at] ?? "", evidence[at] ?? ""].flatMap((dir) => [logIdIn(dir, "calls"), logIdIn(dir, "journal")]);
+    expect((await store.logs()).map(({ log }) => log).sort()).toEqual(own.map(String).sort());
+    const reports = await Array.fromAsync(
+      store.verify({ keys: [keys.publicKey], expected: [], pause: async () => {} }),
+    );
+    expect(reports.map(({ log }) => log).sort()).toEqual(own.map(String).sort());
+  });
+
+  test.each(scopes)("%s can prove its own lines and no others", async (_, tenant, at) => {
+    const store = await storeOf({ tenant });
+    expect(checkProof(await store.prove("t-2-3"), [keys.publicKey]).ok).toBe(true);
+    expect((await store.prove("t-2-3")).line).toBe(prove(evidence[at] ?? "", "t-2-3").line);
+    for (const [other, dir] of evidence.entries()) {
+      const proof = store.prove(`${logIdIn(dir, "calls")}:3`);
+      if (other === at) expect((await proof).index).toBe(3);
+      else expect(proof).rejects.toThrow("the store holds no line of seq 3");
+    }
+  });
+
+  test.each(scopes)("%s gets its own recent activity", async (_, tenant, at) => {
+    const range = activityRange({ exact: {}, toMs: NOW }, NOW);
+    const logs = [dirs[at] ?? "", evidence[at] ?? ""].map((dir) => ({ dir }));
+    const { all } = await (await storeOf({ tenant })).activity(range);
+    expect(all).toEqual((await readActivity(range, { logs })).all);
+    expect(all.day["ALLOWED"]).toBeGreaterThan(5);
+  });
+
+  test("a page that begins after another tenant's line has none of its lines", async () => {
+    const acme = await storeOf({ tenant: "acme" });
+    const first = await acme.page(storeQuery({}, 7), 1e9);
+    const other = (await (await storeOf({ tenant: "globex" })).page(storeQuery({}, 7), 1e9)).after;
+    const { found } = await acme.page({ ...storeQuery({}, 700), after: other }, 1e9);
+    expect([...first.found, ...found].every(({ line }) => line.includes('"tenant":"acme"'))).toBe(true);
+  });
+
+  test("the command line reads all of a store, or one tenant's part of it", async () => {
+    const from = ["--from-store", join(folder, "url")];
+    const all = await runStc(["audit", "show", "t-1-1", ...from, "--json"]);
+    const acme = await runStc(["audit", "show", "t-1-1", ...from, "--tenant", "acme", "--json"]);
+    expect(all.out.trim().split("\n")).toHaveLength(6);
+    expect(
+      acme.out
+        .trim()
+        .split("\n")
+        .map((line) => JSON.parse(line).tenant),
+    ).toEqual(["acme", "acme"]);
+    const queried = await runStc(["audit", "query", ...from, "--tenant", "globex", "--limit", "1000", "--json"]);
+    expect(
+      new Set(
+        queried.out
+          .trim()
+          .split("\n")
+          .map((line) => JSON.parse(line).tenant),
+      ),
+    ).toEqual(new Set(["globex"]));
+  });
+
+  test("tables of an earlier version get the column, and their lines are the service's", async () => {
+    await server.send(
+      "ALTER TABLE audit_lines DROP COLUMN tenant; ALTER TABLE audit_logs DROP COLUMN tenant",
+      "tenants",
+    );
+    const dir = mkdtempSync(join(folder, "later-"));
+    await writeLog(dir, keys.privateKey, { tenant: "initech" });
+    await exportLog(dir, receiver());
+    const [rows] = await server.send(
+      "SELECT count(*)::int AS rows FROM audit_lines WHERE tenant = 'initech'",
+      "tenants",
+    );
+    expect(rows).toEqual({ rows: 27 });
+    const initech = await storeOf({ tenant: "initech" });
+    expect((await initech.logs()).map(({ log }) => log).sort()).toEqual(
+      [logIdIn(dir, "calls"), logIdIn(dir, "journal")].map(String).sort(),
+    );
+    expect((await initech.page(storeQuery({}, 100), 1e9)).found).toHaveLength(15);
+    expect((await (await storeOf({ tenant: "acme" })).page(storeQuery({}, 100), 1e9)).found).toEqual([]);
+  });
+});
