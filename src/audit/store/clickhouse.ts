@@ -9,7 +9,17 @@ import { type ColumnType, KEY_COLUMNS, LINE_COLUMNS, type StoreColumn, type Stor
 import { identifier, joined, type SqlDialect, SqlText, type StoreAnswer, type StoreDatabase, sql } from "./sql-text.ts";
 import { SlowStatement } from "./store-error.ts";
 import { runAll, Upkeep } from "./upkeep.ts";
-import { LineWithoutRow, logRows, type StoreWriter, storedOf, type WriterOptions } from "./writer.ts";
+import {
+  ADDED_COLUMN,
+  areOfTenant,
+  columnsIn,
+  LineWithoutRow,
+  LOG_COLUMNS,
+  logRows,
+  type StoreWriter,
+  storedOf,
+  type WriterOptions,
+} from "./writer.ts";
 
 /** One connection for each stream of the log, and for its checkpoints. */
 const WRITERS = 3;
@@ -69,9 +79,9 @@ const TABLES: readonly string[] = [
   ) ENGINE = ReplacingMergeTree ORDER BY (log, stream, size, note) SETTINGS ${DURABLE}`,
 ];
 
-/** Adds the columns that tables of earlier versions lack. A service that may not change them needs somebody who runs this. */
+/** Adds the column that tables of earlier versions lack. */
 const ADDED: readonly string[] = [
-  `ALTER TABLE audit_lines ADD COLUMN IF NOT EXISTS ${LINE_COLUMNS.filter(({ name }) => name === "tenant")
+  `ALTER TABLE audit_lines ADD COLUMN IF NOT EXISTS ${LINE_COLUMNS.filter(({ name }) => name === ADDED_COLUMN)
     .map(definition)
     .join()}`,
   "ALTER TABLE audit_logs ADD COLUMN IF NOT EXISTS tenant SimpleAggregateFunction(max, String)",
@@ -167,13 +177,14 @@ const DELETED_MAX = 1_000;
 /** Groups of checkpoints, each of a log and a day, that one statement deletes: the server accepts a thousand unfinished mutations. */
 const GROUPS_AT_ONCE = 100;
 const DAY = /^\d{4}-\d{2}-\d{2}$/;
-const LOG_NAMES = ["log", "stream", "instance", "tenant", "next_seq", "time_ms"];
 const LINE_NAMES = LINE_COLUMNS.map(({ name }) => name);
 
 class ClickHouseWriter {
   readonly #client: ClickHouseClient;
   readonly #retentionDays: number | undefined;
   #isPrepared = false;
+  /** True when the tables have all columns. */
+  #isWhole = false;
   /** Until when logs are stored as complete, by stream: an exporter sends one log of each. */
   readonly #settled = new Map<string, EpochMs>();
   readonly upkeep = new Upkeep(reasonOf);
@@ -193,14 +204,15 @@ class ClickHouseWriter {
     const days = this.#retentionDays;
     let nowMs = 0;
     try {
-      if (!this.#isPrepared) await this.#createTables();
+      const isNeeded = areOfTenant(rows);
+      if (!this.#isPrepared || (isNeeded && !this.#isWhole)) await this.#createTables(isNeeded);
       this.#isPrepared = true;
       if (days !== undefined) nowMs = await this.#serverTime();
       const oldest = days === undefined ? "" : dayOf(nowMs - days * DAY_MS);
       const kept = rows.filter(({ day }) => String(day) >= oldest).map(timed);
       await this.#insert("audit_lines", LINE_NAMES, kept);
       // After the lines: what is sent again because this fails is stored once.
-      await this.#insert("audit_logs", LOG_NAMES, logRows(rows));
+      await this.#insert("audit_logs", LOG_COLUMNS, logRows(rows));
       await this.#insert("audit_checkpoints", ["log", "stream", "size", "note"], checkpoints);
     } catch (error) {
       // The tables may have been dropped.
@@ -215,8 +227,8 @@ class ClickHouseWriter {
   async settle({ log, stream, nextSeq, untilMs }: SettledLog): Promise<void> {
     if (Math.abs(untilMs - (this.#settled.get(stream) ?? 0)) < SETTLED_EVERY_MS) return;
     await this.#client.run(
-      sql`INSERT INTO audit_logs (log, stream, instance, tenant, next_seq, time_ms, complete_ms)
-        SELECT log, stream, instance, tenant, next_seq, time_ms, ${untilMs} FROM audit_logs FINAL
+      sql`INSERT INTO audit_logs (log, stream, instance, next_seq, time_ms, complete_ms)
+        SELECT log, stream, instance, next_seq, time_ms, ${untilMs} FROM audit_logs FINAL
         WHERE log = ${log} AND stream = ${stream} AND next_seq >= ${nextSeq}`,
     );
     this.#settled.set(stream, untilMs);
@@ -228,19 +240,39 @@ class ClickHouseWriter {
     return Number(clock?.["now_ms"]);
   }
 
-  async #insert(table: string, columns: readonly string[], rows: readonly object[]) {
-    if (rows.length > 0) await this.#client.insert(table, columns, rows as readonly StoreAnswer[]);
+  async #insert(table: string, names: readonly string[], rows: readonly object[]) {
+    if (rows.length === 0) return;
+    const columns = columnsIn(names, this.#isWhole);
+    await this.#client.insert(
+      table,
+      columns,
+      rows.map((row) => pick(row as StoreAnswer, columns)),
+    );
   }
 
   /** Existing tables can be used without the permission to create tables. */
-  async #createTables(): Promise<void> {
+  async #createTables(isNeeded: boolean): Promise<void> {
     const [found] = await this.#client.read(
-      sql`SELECT uniq(table) AS tables, countIf(name = 'tenant') AS added FROM system.columns
+      sql`SELECT uniq(table) AS tables, countIf(name = ${ADDED_COLUMN}) AS added FROM system.columns
         WHERE database = currentDatabase() AND table IN ('audit_lines', 'audit_logs', 'audit_checkpoints')`,
     );
-    const isWhole = Number(found?.["tables"]) === TABLES.length;
-    if (isWhole && Number(found?.["added"]) === ADDED.length) return;
-    for (const step of isWhole ? ADDED : [...TABLES, ...ADDED]) await this.#client.run(new SqlText([step], []));
+    const [tables, added] = [Number(found?.["tables"]), Number(found?.["added"])];
+    if (tables < TABLES.length) await this.#runAll(TABLES);
+    this.#isWhole = tables === 0 || added === ADDED.length || (await this.#addColumns(isNeeded));
+  }
+
+  async #addColumns(isNeeded: boolean): Promise<boolean> {
+    try {
+      await this.#runAll(ADDED);
+      return true;
+    } catch (error) {
+      if (isNeeded) throw error;
+      return false;
+    }
+  }
+
+  async #runAll(steps: readonly string[]): Promise<void> {
+    for (const step of steps) await this.#client.run(new SqlText([step], []));
   }
 
   async #dropDays(nowMs: EpochMs, retentionDays: number): Promise<void> {
@@ -277,6 +309,10 @@ class ClickHouseWriter {
     }
     await runAll(steps);
   }
+}
+
+function pick(row: StoreAnswer, columns: readonly string[]): StoreAnswer {
+  return Object.fromEntries(columns.map((name) => [name, row[name]]));
 }
 
 function timed(row: StoreRow): StoreRow {

@@ -12,8 +12,12 @@ import { identifier, type SqlDialect, SqlText, type StoreDatabase, sql } from ".
 import { SlowStatement } from "./store-error.ts";
 import { runAll, Upkeep } from "./upkeep.ts";
 import {
+  ADDED_COLUMN,
+  areOfTenant,
   type CheckpointRow,
+  columnsIn,
   LineWithoutRow,
+  LOG_COLUMNS,
   logRows,
   type StoreWriter,
   storedOf,
@@ -64,9 +68,9 @@ const TABLES: readonly string[] = [
   "CREATE INDEX IF NOT EXISTS audit_checkpoints_seen ON audit_checkpoints (seen_ms)",
 ];
 
-/** Adds the columns that tables of earlier versions lack. A service that may not change them needs somebody who runs this. */
+/** Adds the column that tables of earlier versions lack. */
 const ADDED: readonly string[] = ["audit_lines", "audit_logs"].map(
-  (table) => `ALTER TABLE ${table} ADD COLUMN IF NOT EXISTS tenant text`,
+  (table) => `ALTER TABLE ${table} ADD COLUMN IF NOT EXISTS ${ADDED_COLUMN} text`,
 );
 
 /** Advisory lock held while tables and partitions are created or dropped: "stc-audi" in ASCII. */
@@ -150,6 +154,8 @@ class PostgresWriter {
   /** Days whose partition is known to exist. */
   readonly #days = new Set<string>();
   #isPrepared = false;
+  /** True when the tables have all columns. */
+  #isWhole = true;
   readonly upkeep = new Upkeep((error) => causeOf(error));
 
   constructor(database: Transactions, { retentionDays }: WriterOptions) {
@@ -166,6 +172,7 @@ class PostgresWriter {
     const { rows, checkpoints } = storedOf(lines);
     let now: number;
     try {
+      await this.#addColumns(areOfTenant(rows));
       now = await this.#database.begin("write", async (on, nowMs) => {
         if (rows.length > 0) await this.#insert(on, rows, nowMs);
         if (checkpoints.length > 0) await this.#insertCheckpoints(on, checkpoints, nowMs);
@@ -204,7 +211,7 @@ class PostgresWriter {
     const kept = rows.filter(({ day }) => String(day) >= oldest);
     const missing = new Set(kept.map(({ day }) => String(day)).filter((day) => !this.#days.has(day)));
     if (!this.#isPrepared || missing.size > 0) await createTables(on, missing);
-    const columns = LINE_COLUMNS.map(({ name }) => name).join(", ");
+    const columns = columnsIn(LINE_NAMES, this.#isWhole).join(", ");
     const types = LINE_COLUMNS.map(({ name, type }) => `${name} ${TYPES[type]}`).join(", ");
     await run(
       on,
@@ -216,17 +223,44 @@ class PostgresWriter {
         [JSON.stringify(kept)],
       ),
     );
-    for (const { log, stream, instance, tenant, next_seq, time_ms } of logRows(rows)) {
-      await on`
-        INSERT INTO audit_logs AS known (log, stream, instance, tenant, next_seq, time_ms)
-        VALUES (${log}, ${stream}, ${instance}, ${tenant}, ${next_seq}, ${time_ms})
-        ON CONFLICT (log, stream) DO UPDATE SET
-          instance = CASE WHEN known.next_seq > excluded.next_seq THEN known.instance ELSE excluded.instance END,
-          tenant = excluded.tenant,
-          next_seq = greatest(known.next_seq, excluded.next_seq),
-          time_ms = greatest(known.time_ms, excluded.time_ms)`;
-    }
+    const logs = columnsIn(LOG_COLUMNS, this.#isWhole).join(", ");
+    await run(
+      on,
+      new SqlText(
+        [
+          `INSERT INTO audit_logs AS known (${logs}) SELECT ${logs} FROM json_to_recordset((`,
+          `)::json) AS log (log text, stream text, instance text, tenant text, next_seq bigint, time_ms bigint)
+          ON CONFLICT (log, stream) DO UPDATE SET
+            instance = CASE WHEN known.next_seq > excluded.next_seq THEN known.instance ELSE excluded.instance END,
+            next_seq = greatest(known.next_seq, excluded.next_seq),
+            time_ms = greatest(known.time_ms, excluded.time_ms)`,
+        ],
+        [JSON.stringify(logRows(rows))],
+      ),
+    );
     for (const day of missing) this.#days.add(day);
+  }
+
+  /** Changes nothing where there are no tables yet: they are created with all columns. */
+  async #addColumns(isNeeded: boolean): Promise<void> {
+    if (this.#isPrepared && (this.#isWhole || !isNeeded)) return;
+    const [found] = await this.#database.begin(
+      "read",
+      async (on) => on`
+        SELECT count(*)::int AS added, to_regclass('audit_lines') AS lines FROM pg_attribute
+        WHERE attrelid IN (to_regclass('audit_lines'), to_regclass('audit_logs')) AND attname = ${ADDED_COLUMN}`,
+    );
+    this.#isWhole = found?.["lines"] === null || found?.["added"] === ADDED.length;
+    if (this.#isWhole) return;
+    try {
+      await this.#database.begin("write", async (on) => {
+        await on`SELECT pg_advisory_xact_lock(${TABLES_LOCK}::bigint)`;
+        for (const step of ADDED) await run(on, new SqlText([step], []));
+      });
+      this.#isWhole = true;
+    } catch (error) {
+      if (isNeeded) throw error;
+    }
   }
 
   /** Stores the notes as they are: whoever has the public key can verify them. Keeps them when their lines are deleted. */
@@ -311,6 +345,7 @@ class PostgresWriter {
   }
 }
 
+const LINE_NAMES = LINE_COLUMNS.map(({ name }) => name);
 const PARTITION = /^audit_lines_\d{8}$/;
 
 function partitionOf(day: string): string {
@@ -321,14 +356,10 @@ function partitionOf(day: string): string {
 async function createTables(on: Sql, days: ReadonlySet<string>): Promise<void> {
   await on`SELECT pg_advisory_xact_lock(${TABLES_LOCK}::bigint)`;
   await on`SELECT set_config('client_min_messages', 'warning', true)`;
-  const [found] = await on`
-    SELECT to_regclass('audit_lines') AS lines, to_regclass('audit_checkpoints') AS checkpoints, (
-      SELECT count(*)::int FROM pg_attribute
-      WHERE attrelid IN (to_regclass('audit_lines'), to_regclass('audit_logs')) AND attname = 'tenant'
-    ) AS added`;
-  const isMissing = found?.["lines"] === null || found?.["checkpoints"] === null;
-  if (isMissing) for (const table of TABLES) await run(on, new SqlText([table], []));
-  if (!isMissing && found?.["added"] !== ADDED.length) for (const step of ADDED) await run(on, new SqlText([step], []));
+  const found = await on`SELECT to_regclass('audit_lines') AS lines, to_regclass('audit_checkpoints') AS checkpoints`;
+  if (found[0]?.["lines"] === null || found[0]?.["checkpoints"] === null) {
+    for (const table of TABLES) await run(on, new SqlText([table], []));
+  }
   for (const day of days) await createPartition(on, day);
 }
 

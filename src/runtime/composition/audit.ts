@@ -14,6 +14,7 @@ import { Refusal, StartupError } from "../../core/errors.ts";
 import type { Json } from "../../core/types.ts";
 import type { AdmissionOptions } from "../../pipeline/admission.ts";
 import { type Config, checkpointKeyFileOf, pathFrom } from "../config/config.ts";
+import { tenantConfigs } from "../config/tenants.ts";
 import type { Modules } from "../module-types.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import { instanceOf, logDirOf } from "./instance.ts";
@@ -221,8 +222,12 @@ export async function readAuditStore(config: Config, problems: string[]): Promis
     return undefined;
   }
   const { openAuditStore } = await import("../../audit/store/open-store.ts");
+  const isShared = config.tenant !== undefined || tenantConfigs(config).length > 0;
   try {
-    return await openAuditStore(url, { statementMs: STATEMENT_MS, scope: { tenant: config.tenant } });
+    return await openAuditStore(url, {
+      statementMs: STATEMENT_MS,
+      scope: isShared ? { tenant: config.tenant } : "all",
+    });
   } catch (error) {
     problems.push(`${field}: ${path}: ${errorText(error)}`);
     return undefined;

@@ -272,16 +272,36 @@ describe("requests", () => {
     await writer.close();
   });
 
-  test("tables of an earlier version get the columns that they lack before the first line", async () => {
+  const ofTenant = { ...line, members: { tenant: "acme" } };
+
+  test("tables of an earlier version get the column that they lack before the first line", async () => {
     server.answer = ({ text }) =>
       text.includes("system.columns") ? answer([{ tables: "3", added: "0" }]) : raw(200, "");
     const writer = openClickHouseWriter(url, { retentionDays: undefined });
-    expect(await writer.write([line])).toEqual({ kind: "taken", rejected: 0 });
+    expect(await writer.write([ofTenant])).toEqual({ kind: "taken", rejected: 0 });
     const asked = server.requests.map((request) => fieldsOf(request)["query"]);
     expect(asked.filter((query) => query?.startsWith("ALTER"))).toEqual([
       "ALTER TABLE audit_lines ADD COLUMN IF NOT EXISTS tenant LowCardinality(Nullable(String)) CODEC(ZSTD)",
       "ALTER TABLE audit_logs ADD COLUMN IF NOT EXISTS tenant SimpleAggregateFunction(max, String)",
     ]);
+    await writer.close();
+  });
+
+  test("a user who may not add it stores the lines of the service without it, and no line of a tenant", async () => {
+    server.answer = ({ text }) => {
+      if (text.includes("system.columns")) return answer([{ tables: "3", added: "0" }]);
+      return text.includes("ALTER") ? failed(497) : raw(200, "");
+    };
+    const writer = openClickHouseWriter(url, { retentionDays: undefined });
+    expect(await writer.write([line])).toEqual({ kind: "taken", rejected: 0 });
+    expect(await writer.write([ofTenant])).toMatchObject({ kind: "later" });
+    expect(await writer.write([line])).toEqual({ kind: "taken", rejected: 0 });
+    const inserts = server.requests.map(partsOf).flatMap(({ parameters, body }) => {
+      const { query } = parameters;
+      if (query?.startsWith("INSERT INTO audit_lines") !== true) return [];
+      return [`${query} ${gunzipSync(Buffer.from(body, "latin1"))}`];
+    });
+    expect(inserts.map((text) => text.includes("tenant"))).toEqual([false, false]);
     await writer.close();
   });
 

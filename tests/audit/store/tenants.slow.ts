@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { logIdIn } from "../../../src/audit/chain/log-id.ts";
 import { checkProof, prove } from "../../../src/audit/chain/proof.ts";
+import { readBatch } from "../../../src/audit/export/batch.ts";
 import type { Receiver } from "../../../src/audit/export/receiver.ts";
 import { postgresExporter } from "../../../src/audit/export/stores.ts";
 import { historyIn, readCallHistory } from "../../../src/audit/query/call-history.ts";
@@ -33,9 +34,10 @@ let server: PostgresServer;
 let url: string;
 const closing: (() => Promise<unknown>)[] = [];
 
-function receiver(): Receiver {
-  const urlFile = join(folder, "url");
-  writeFileSync(urlFile, `${url}\n`);
+const receiver = (): Receiver => receiverAt(url, join(folder, "url"));
+
+function receiverAt(address: string, urlFile = join(mkdtempSync(join(folder, "url-")), "url")): Receiver {
+  writeFileSync(urlFile, `${address}\n`);
   const problem = (setting: string, message: string) => {
     throw new Error(`${setting}: ${message}`);
   };
@@ -153,6 +155,34 @@ describe.skipIf(native === undefined)("a store that several tenants share", () =
           .map((line) => JSON.parse(line).tenant),
       ),
     ).toEqual(new Set(["globex"]));
+  });
+
+  test("an exporter that may not change tables of an earlier version stores the service's lines, and no line of a tenant", async () => {
+    await server.createDatabase("earlier");
+    const [service, tenant] = [mkdtempSync(join(folder, "service-")), mkdtempSync(join(folder, "tenant-"))];
+    await writeLog(service, keys.privateKey);
+    await writeLog(tenant, keys.privateKey, { tenant: "initech" });
+    const owner = new URL(url);
+    owner.pathname = "/earlier";
+    await exportLog(service, receiverAt(owner.href));
+    await server.send(
+      `ALTER TABLE audit_lines DROP COLUMN tenant; ALTER TABLE audit_logs DROP COLUMN tenant; TRUNCATE audit_lines, audit_logs;
+      CREATE USER writer PASSWORD 'writes'; GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO writer`,
+      "earlier",
+    );
+    const writer = new URL(owner);
+    [writer.username, writer.password] = ["writer", "writes"];
+    const [first] =
+      readBatch({ dir: tenant, stream: "calls", from: undefined, log: logIdIn(tenant, "calls") })?.lines ?? [];
+    if (first === undefined) throw new Error("no line");
+    expect(await receiverAt(writer.href).deliver([first], AbortSignal.timeout(20_000))).toMatchObject({
+      kind: "later",
+      reason: "SQLSTATE 42501",
+    });
+    rmSync(join(service, "export"), { recursive: true });
+    await exportLog(service, receiverAt(writer.href));
+    const [rows] = await server.send("SELECT count(*)::int AS rows FROM audit_lines", "earlier");
+    expect(rows).toEqual({ rows: 27 });
   });
 
   test("tables of an earlier version get the column, and their lines are the service's", async () => {
