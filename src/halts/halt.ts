@@ -55,7 +55,13 @@ export function toHalt(row: Row): CallHalt {
   };
 }
 
-/** Returns the halt as operators and the journal see it. */
+/** Returns the halt as the journal has it. There, `tenant` is the tenant whose journal it is, in every line. */
+export function haltFacts(halt: CallHalt) {
+  const { tenant, ...shown } = haltJson(halt);
+  return { ...shown, ...(tenant !== undefined && { haltedTenant: tenant }) };
+}
+
+/** Returns the halt as operators see it. */
 export function haltJson({ id, target, reason, cancelRunning, setBy, setAt, until }: CallHalt): HaltShown {
   return {
     id,

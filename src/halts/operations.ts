@@ -3,7 +3,7 @@ import { HALT_KINDS } from "../core/api/halts.ts";
 import type { CallerContext } from "../core/types.ts";
 import type { Sql } from "../database/dialect.ts";
 import { bounded, NO_INPUT, type NoInput, type Operation } from "../database/operations.ts";
-import { type CallHalt, type HaltTarget, haltJson, toHalt } from "./halt.ts";
+import { type CallHalt, type HaltTarget, haltFacts, toHalt } from "./halt.ts";
 
 const HALTS_MAX = 1_000;
 
@@ -70,7 +70,7 @@ export const setHalt: Operation<HaltToSet, SetHalt> = {
     if (until !== undefined && until <= now) return { outcome: "past" };
     const halt: CallHalt = { id, target, reason, cancelRunning, setBy: by, setAt: now, until };
     if (!(await insert(sql, halt, now))) return { outcome: "too_many" };
-    await journal({ type: "halt.set", ...haltJson(halt) });
+    await journal({ type: "halt.set", ...haltFacts(halt) });
     return { outcome: "set", halt };
   },
 };
@@ -84,7 +84,7 @@ export const liftHalt: Operation<{ readonly id: string; readonly by: HaltToSet["
     const [row] = await sql`DELETE FROM policy_halts WHERE id = ${id} RETURNING *`;
     if (row === undefined) return null;
     const halt = toHalt(row);
-    await journal({ type: "halt.lifted", ...haltJson(halt), liftedBy: { issuer, subject } });
+    await journal({ type: "halt.lifted", ...haltFacts(halt), liftedBy: { issuer, subject } });
     return halt;
   },
 };
@@ -96,7 +96,7 @@ export const sweepHalts: Operation<NoInput, number> = {
   input: NO_INPUT,
   async run({ sql, now, journal }) {
     const rows = await sql`DELETE FROM policy_halts WHERE until <= ${now} RETURNING *`;
-    for (const row of rows) await journal({ type: "halt.expired", ...haltJson(toHalt(row)) });
+    for (const row of rows) await journal({ type: "halt.expired", ...haltFacts(toHalt(row)) });
     return rows.length;
   },
 };

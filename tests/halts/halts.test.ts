@@ -426,7 +426,7 @@ describe("in a tenant", () => {
     const service = await started();
     const [acme, globex] = [tenantOf(service, "acme"), tenantOf(service, "globex")];
     await set(service, within("acme"), 60_000);
-    expect(fleet.lines.at(-1)).toMatchObject({ type: "halt.set", kind: "all", tenant: "acme" });
+    expect(fleet.lines.at(-1)).toMatchObject({ type: "halt.set", kind: "all", haltedTenant: "acme" });
     const halted = ["HALTED", "halt halt-1 of the service"];
     expect(verdicts(service, [acme, globex])).toEqual([undefined, halted, undefined]);
     expect([service.halts.stopsAll(), acme.stopsAll(), globex.stopsAll()]).toEqual([false, true, false]);

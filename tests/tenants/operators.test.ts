@@ -85,7 +85,7 @@ describe("a halt", () => {
     expect([http, body.halt.tenant, body.notes]).toEqual([201, "acme", []]);
     expect(await answers()).toEqual(["service", "HALTED", "globex"]);
     expect(service.journalOf(undefined).findLast(({ type }) => type === "halt.set")).toMatchObject({
-      ...{ kind: "all", tenant: "acme", reason: "drill" },
+      ...{ kind: "all", haltedTenant: "acme", reason: "drill" },
       setBy: { subject: "olga" },
     });
     expect(service.journalOf("acme").some(({ type }) => type === "halt.set")).toBe(false);
