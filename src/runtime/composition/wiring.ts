@@ -101,24 +101,45 @@ interface Read {
   readonly parts: Parts;
 }
 
+/** Opens everything, or closes again what was opened until one of the parts failed. */
+async function open(config: Config, modules: Modules, read: Read) {
+  const closings: (() => unknown)[] = [() => read.parts.close()];
+  try {
+    return await openParts(config, modules, { ...read, closings });
+  } catch (error) {
+    for (const close of closings.reverse()) await close();
+    throw error;
+  }
+}
+
+interface Opening extends Read {
+  /** What closes the parts that are open, in the order in which they were opened. */
+  readonly closings: (() => unknown)[];
+}
+
 /** Opens everything in order: what a part needs is there before it. */
-async function open(config: Config, modules: Modules, { hooks, fingerprint, parts }: Read) {
+async function openParts(config: Config, modules: Modules, { hooks, fingerprint, parts, closings }: Opening) {
   const { hashKey } = parts;
   let inUse: Pick<LiveSnapshots<ReturnType<typeof joinSnapshot>>, "current"> | undefined;
   const { audit, stored, state, member } = await openStores(config, hooks, {
     ...parts,
     stores: modules.approvalStores,
     policyVersion: () => inUse?.current().version,
-  }).catch(async (error: unknown) => {
-    await parts.close();
-    throw error;
   });
+  let endAudit = (): Promise<void> => audit.close();
+  closings.push(
+    () => endAudit(),
+    () => member?.close(),
+    () => stored?.close(),
+    () => state.close(),
+  );
   const journal: AuditLog["journal"] = (line) => audit.journal(line);
   const operations = member?.operations ?? operationsOn(state, journal);
   const approvals: ServiceApprovals | undefined =
     member === undefined ? stored : { ...member.approvals, receiptOf: parts.receiptOf };
   const log = hooks.logError ?? (() => {});
   const flow = new DataFlowOpener({ state: operations, modules, newId: randomUUID, newSecret, log });
+  closings.push(() => flow.close());
   const join = async (read: Config, joined: Parts, taken: Fingerprint) => {
     const dataFlow = await flow.policyFor(read, joined.loaded.tools, (tool) => joined.targets.placesOf(tool));
     return joinSnapshot(read, joined, { approvals, newId: randomUUID, fingerprint: taken, dataFlow, ...hooks });
@@ -127,6 +148,7 @@ async function open(config: Config, modules: Modules, { hooks, fingerprint, part
   inUse = snapshots;
   const limits = openLimits(config, { ...CAPABILITIES, ...hooks, audit: auditState(audit) });
   const quotas = openQuotas({ ...CAPABILITIES, ...hooks, state: operations });
+  closings.push(limits.close, () => quotas.close());
   await quotas.prepare(config);
   quotas.change(config);
   const executor = createExecutor({
@@ -136,7 +158,9 @@ async function open(config: Config, modules: Modules, { hooks, fingerprint, part
   });
   const tracing = await startTracing(config, parts.traces, { ...CAPABILITIES, ...hooks });
   const { tracer } = tracing;
+  closings.push(() => tracing.close());
   const halts = openHalts(config, { ...CAPABILITIES, ...hooks, state: operations, journal, newId: randomUUID });
+  closings.push(() => halts.close());
   const refusalFor = halts.refusalFor.bind(halts);
   const recording = openRecording({
     ...CAPABILITIES,
@@ -147,6 +171,7 @@ async function open(config: Config, modules: Modules, { hooks, fingerprint, part
     tracer,
     refusalFor,
   });
+  closings.push(() => recording.stop());
   const waitingRoom = createWaitingRoom(approvals, refusalFor);
   endHaltedCalls(halts, { callRecords: recording.callRecords, waitingRoom });
   const versions = keepConfigurations(config, { clock, ...hooks });
@@ -170,6 +195,10 @@ async function open(config: Config, modules: Modules, { hooks, fingerprint, part
     config.tenant === undefined || stored === undefined
       ? undefined
       : hooks.serviceHub?.serve(config.tenant, { approvals: stored, operations, onHubRequest: hooks.onHubRequest });
+  closings.push(
+    () => hub?.close(),
+    () => tenantHub?.close(),
+  );
   const resolving = resolveInterrupted(config, {
     ...CAPABILITIES,
     ...hooks,
@@ -177,7 +206,9 @@ async function open(config: Config, modules: Modules, { hooks, fingerprint, part
     approvals,
     targets: () => snapshots.current().parts.targets,
   });
+  closings.push(() => resolving.close());
   const exporters = startExports(config, parts.exports, { ...CAPABILITIES, ...hooks, audit });
+  endAudit = () => closeAudit(audit, exporters);
   const formerLogs = await continueFormerLogs(config, { ...parts, approvals, hooks, modules });
   const reloading = startReloading(config, {
     snapshots,
