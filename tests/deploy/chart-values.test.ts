@@ -76,7 +76,7 @@ describe.skipIf(HELM === undefined)("refused, with the value and what to do", ()
     ["config.server", { operator: { port: 1 } }, "config.server.operator.port: the chart sets this key"],
     ["config.audit", { dir: "/tmp/audit" }, "config.audit.dir: the chart sets this key"],
     ["config.approvals", { store: "sqlite://x" }, "config.approvals.store: the chart sets this key"],
-    ["config.tools", [], "at '/config/tools': minItems: got 0, want 1"],
+    ["config.tools", [], "tools is required: manifests by file name"],
     ["image.repository", "", "image.repository is required"],
     ["replicaCount", 2, "replicaCount: 2 needs postgresql.existingSecret"],
     ["autoscaling", { enabled: true }, "autoscaling.enabled needs postgresql.existingSecret"],
@@ -124,6 +124,8 @@ describe.skipIf(HELM === undefined)("refused, with the value and what to do", ()
     expect((await helmTemplate({ values: { image, config: { jwt } } })).err).toContain("tools is required");
     expect((await helmTemplate({ values: { tools, config: { jwt } } })).err).toContain("image.repository is required");
     expect((await helmTemplate({ values: { image, tools, config: { jwt } } })).err).toBe("");
+    const tenants = { acme: { tools: ["/app/tools/acme"] } };
+    expect((await helmTemplate({ values: { image, config: { jwt, tenants } } })).err).toBe("");
   });
 
   test("a certificate from cert-manager without an issuer, and beside an agent what is reached from outside", async () => {

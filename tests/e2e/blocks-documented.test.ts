@@ -124,6 +124,8 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
     ].map((begin) => [`docs/privacy.md: ${begin}`, "tests/e2e/privacy-documented.test.ts"]),
   ),
   "docs/limits.md: stc halt --tool": "tests/e2e/limits-documented.test.ts",
+  "docs/tenants.md: stc tenants": "tests/e2e/tenants-documented.test.ts",
+  "docs/tenants.md: stc audit keys": "tests/e2e/tenants-documented.test.ts",
   "docs/limits.md: stc quotas list": "tests/e2e/limits-documented.test.ts",
   "docs/authoring.md: stc try": "tests/cli/authoring/try.slow.ts",
   "docs/authoring.md: stc test": "tests/cli/authoring/test.slow.ts",

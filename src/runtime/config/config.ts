@@ -423,9 +423,9 @@ const sections = (modules: Modules) =>
     /** A signed bundle with the part of the configuration that all members of a fleet share. */
     bundle: bundle.optional(),
     server,
-    /** Manifests: files or folders. */
+    /** Manifests: files or folders. Only a service with `tenants` may have none itself. */
     tools: reloaded(
-      z.array(z.unknown()).min(1),
+      z.array(z.unknown()),
       "the list, the manifests, and what they import by a relative path with its extension",
     ),
     audit: audit(modules.auditExporters),
@@ -472,8 +472,9 @@ const sections = (modules: Modules) =>
  */
 const schemaOf = (modules: Modules) =>
   sections(modules).superRefine((config, context) => {
-    const { assertion: own, console, jwt, mcp, server } = config;
+    const { assertion: own, console, jwt, mcp, server, tools, tenants: inside } = config;
     const add = problemAdder(context);
+    if (tools.length === 0 && inside === undefined) add("tools", "must have at least 1 entry");
     checkBindings(config, context);
     checkBundle(config, context);
     checkWorkers(config, context);

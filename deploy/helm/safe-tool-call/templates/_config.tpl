@@ -121,7 +121,7 @@ console: { oidc: { clientSecretFile: /etc/stc-oidc/client-secret } }
 {{- end }}
 {{- $config := mergeOverwrite (include "safe-tool-call.configDefaults" . | fromYaml) $written $decided }}
 {{- $tools := concat (dig "tools" list $written) (ternary (list "/etc/stc-tools") list (not (empty .Values.tools))) }}
-{{- if not $tools }}
+{{- if not (or $tools (dig "tenants" dict $written)) }}
 {{- fail "tools is required: manifests by file name, or folders of the image in config.tools" }}
 {{- end }}
 {{- $_ := set $config "tools" $tools }}
