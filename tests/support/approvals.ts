@@ -49,6 +49,8 @@ export interface ApprovalWorld {
 /** Another database than a SQLite file of the world's own. */
 export interface OtherDatabase {
   readonly url: string;
+  /** Whose approvals the worlds keep there. */
+  readonly tenant?: string | undefined;
   /** Its clock, which the world's `now` sets. */
   setClock(now: number): void;
 }
@@ -108,6 +110,7 @@ export function createApprovalWorld(make = elsewhere, reach = reached): Approval
         const store = await openApprovals({
           stores: MODULES.approvalStores,
           url: world.url,
+          tenant: other?.tenant,
           now: () => world.now,
           newId: nextId,
           newToken: () => `session_${nextId()}`,

@@ -12,8 +12,8 @@ export function findPgBouncer(): string | undefined {
   return Bun.which("pgbouncer", { PATH: `${process.env["PATH"]}:/usr/sbin` }) ?? undefined;
 }
 
-/** A real PgBouncer in transaction mode in front of the database of a URL. */
-export async function startPgBouncer(program: string, url: string) {
+/** A real PgBouncer in transaction mode in front of the database of a URL, to which it has at most `connections`. */
+export async function startPgBouncer(program: string, url: string, connections = 10) {
   const database = new URL(url);
   const dir = mkdtempSync(join(tmpdir(), "stc-pgbouncer-"));
   const port = await freePort();
@@ -30,7 +30,7 @@ listen_port = ${port}
 unix_socket_dir =
 auth_type = any
 pool_mode = transaction
-default_pool_size = 10
+default_pool_size = ${connections}
 max_client_conn = 200
 `,
   );

@@ -5,11 +5,18 @@ import { openSharedState, type SharedState } from "../../src/database/shared-sta
 import { MODULES } from "../../src/modules.ts";
 import { until } from "./until.ts";
 
+interface StateOptions {
+  readonly url?: string;
+  readonly tenant?: string | undefined;
+  readonly now: () => number;
+}
+
 /** The state in the database of that URL, whose tables exist, or in this process. */
-export function openState({ url, now }: { readonly url?: string; readonly now: () => number }): SharedState {
+export function openState({ url, tenant, now }: StateOptions): SharedState {
   const kind = MODULES.approvalStores.find(({ accepts }) => url !== undefined && accepts.test(url));
   return openSharedState({
     store: url === undefined || kind === undefined ? undefined : { kind, url },
+    tenant,
     now,
     monotonic: () => performance.now(),
   });
