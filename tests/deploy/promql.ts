@@ -7,8 +7,8 @@ import { createMetrics } from "../../src/http/metrics.ts";
 type Node = ReturnType<typeof parser.parse>["topNode"];
 type Labels = ReadonlySet<string>;
 
-/** Labels that Prometheus and the chart's monitors add to every series. */
-const TARGET_LABELS = ["job", "namespace", "pod", "instance"];
+/** Labels that Prometheus and the chart's monitors add to every series, and `tenant`, which those of a tenant have. */
+const TARGET_LABELS = ["job", "namespace", "pod", "instance", "tenant"];
 /** Labels whose values are known. */
 const VALUES: Readonly<Record<string, ReadonlySet<string>>> = {
   code: new Set(["OK", ...Object.keys(REFUSALS)]),
