@@ -168,6 +168,10 @@ function servedParts(config: Config, service: Service, { workers, bundle, tenant
       decisionPoints: statesShown(service.decisionPoints()),
       ...(service.member !== undefined && { hub: service.member.isConnected() ? "connected" : "away" }),
       ...(workers !== undefined && { workers: workers() }),
+      // Their calls are refused, and those of the others are not: the service is ready.
+      ...(tenants !== undefined && {
+        tenantsWithoutAudit: tenants().flatMap(({ name, audit }) => (audit === "ok" ? [] : [name])),
+      }),
       ...fleet(),
     }),
   };

@@ -122,14 +122,7 @@ class Problems {
     } catch (error) {
       if (!(error instanceof StartupError)) throw error;
       if (tenant === undefined) for (const problem of error.problems) this.#own.add(problem);
-      else
-        this.#tenants.push(
-          ...problemsOf(
-            this.#config,
-            tenant,
-            error.problems.filter((each) => !this.#own.has(each)),
-          ),
-        );
+      else this.#tenants.push(...problemsOf(this.#config, tenant, error.problems, this.#own));
     }
   }
 
@@ -140,13 +133,22 @@ class Problems {
   }
 }
 
-/** Returns the problems with the field at which the tenant has written the value, or with its name where it has not. */
-function problemsOf({ tenants }: Config, name: string, problems: readonly string[]): readonly string[] {
-  const written = tenants?.[name] ?? {};
-  return problems.map((problem) => {
-    if (problem.includes(`tenants.${name}.`)) return problem;
+/**
+ * Returns the problems with the field at which the tenant has written the value, or with its name where it has not. Those that the
+ * service itself has in a section that the tenant inherits are left out.
+ */
+function problemsOf(
+  config: Config,
+  name: string,
+  problems: readonly string[],
+  own: ReadonlySet<string> = new Set(),
+): readonly string[] {
+  const written = config.tenants?.[name] ?? {};
+  return problems.flatMap((problem) => {
+    if (problem.includes(`tenants.${name}.`)) return [problem];
     const [, section = ""] = /^([A-Za-z]+)[.[:]/.exec(problem) ?? [];
-    return Object.hasOwn(written, section) ? `tenants.${name}.${problem}` : `tenants.${name}: ${problem}`;
+    if (Object.hasOwn(written, section)) return [`tenants.${name}.${problem}`];
+    return own.has(problem) && Object.hasOwn(config, section) ? [] : [`tenants.${name}: ${problem}`];
   });
 }
 
