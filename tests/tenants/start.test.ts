@@ -89,8 +89,8 @@ describe("a service with two tenants", () => {
     });
     expect(problems.map((problem) => /^[a-z.]*/.exec(problem)?.[0])).toEqual([
       "tools",
-      "tenants.acme",
-      "tenants.globex",
+      "tenants.acme.tools",
+      "tenants.globex.tools",
     ]);
   });
 
