@@ -13,6 +13,7 @@ export const MEMBER_HEADERS = {
   version: "stc-version",
   policyVersion: "stc-policy-version",
   bundle: "stc-bundle",
+  tenant: "stc-tenant",
 } as const;
 
 /** Characters of an instance or a version in these headers. */

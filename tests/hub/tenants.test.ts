@@ -246,6 +246,28 @@ describe("a member that names what another tenant has", () => {
   });
 });
 
+describe("a member that says of which tenant it is", () => {
+  const ask = (subject: string, tenant: string) => {
+    const client = openMember({ port: Number(new URL(hub.url).port), token: () => subject, tenant });
+    closings.push(() => client.close());
+    return caught(client.call("halts.list", {}));
+  };
+
+  test("is answered as a member of this tenant", async () => {
+    expect(await ask("acme-1", "acme")).toMatchObject({ value: [] });
+  });
+
+  test.each([
+    ["acme-1", "the tenant acme"],
+    ["own-1", "the service itself"],
+  ])("%s is refused as a member of %s when it names another one, and the journal says so", async (subject, known) => {
+    const reason = `hub.members has the member in ${known}, and its hub.tenant names another one`;
+    expect(await ask(subject, "globex")).toMatchObject({ status: 401, code: "UNAUTHENTICATED", message: reason });
+    expect(parts.own.world.lines).toMatchObject([{ type: "hub.refused", reason }]);
+    expect(hub.members()).toEqual([]);
+  });
+});
+
 describe("halts", () => {
   const idsOf = async ({ client }: Member) => {
     const list = (): readonly { id: string; target: { kind: string } }[] =>

@@ -88,6 +88,7 @@ interface MemberOptions {
   readonly scheme?: "http" | "https";
   readonly tls?: EgressTls;
   readonly token?: () => string;
+  readonly tenant?: string;
   readonly instance?: string;
   readonly requestMs?: number;
   readonly monotonic?: () => number;
@@ -96,7 +97,7 @@ interface MemberOptions {
 
 type Reached = Omit<MemberOptions, "requestMs" | "monotonic" | "newId">;
 
-function reach({ port, scheme = "http", tls, token, instance = "log-1" }: Reached): HubConnectionOptions {
+function reach({ port, scheme = "http", tls, token, tenant, instance = "log-1" }: Reached): HubConnectionOptions {
   const url = new URL(`${scheme}://${scheme === "https" ? "localhost" : "127.0.0.1"}:${port}`);
   return {
     url,
@@ -108,6 +109,7 @@ function reach({ port, scheme = "http", tls, token, instance = "log-1" }: Reache
       connectionsMax: 8,
     }),
     ...(token !== undefined && { token }),
+    tenant,
     facts: () => ({ instance, version: "0.0.0", policyVersion: "abc" }),
   };
 }

@@ -119,6 +119,11 @@ export class AskingService {
     return this.#service?.url ?? "";
   }
 
+  /** Where members connect; empty for a service that is no hub. */
+  get hubUrl(): string {
+    return this.#service?.hubUrl ?? "";
+  }
+
   /** Where a browser finds the console; empty without one. */
   get consoleUrl(): string {
     return this.#service?.consoleUrl ?? "";

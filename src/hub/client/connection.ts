@@ -21,6 +21,8 @@ export interface HubConnectionOptions {
   /** Reads the workload token, at each request. @throws {Error} that says why it cannot be read */
   readonly token?: (() => string) | undefined;
   readonly facts: () => OwnFacts;
+  /** The tenant whose callers the member accepts. The hub answers only if it knows the member as one of this tenant. */
+  readonly tenant?: string | undefined;
 }
 
 /** No connection, no answer, or an answer that asks for a repetition. */
@@ -103,7 +105,7 @@ export class HubConnection {
   }
 
   #headers(): Record<string, string> {
-    const { facts, token } = this.#options;
+    const { facts, token, tenant } = this.#options;
     const { instance, version, policyVersion, bundle } = facts();
     if (instance === undefined) throw new NoAnswer("the audit log has no id yet");
     return {
@@ -111,6 +113,7 @@ export class HubConnection {
       [MEMBER_HEADERS.version]: version,
       ...(policyVersion !== undefined && { [MEMBER_HEADERS.policyVersion]: policyVersion }),
       ...(bundle !== undefined && { [MEMBER_HEADERS.bundle]: bundleFactText(bundle) }),
+      ...(tenant !== undefined && { [MEMBER_HEADERS.tenant]: tenant }),
       ...(token !== undefined && { authorization: `Bearer ${readToken(token)}` }),
     };
   }

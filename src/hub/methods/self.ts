@@ -21,7 +21,7 @@ export function selfMethod(operations: StateOperations): HubMethod {
   };
 }
 
-interface Asking extends Pick<HubConnectionOptions, "url" | "connections" | "token"> {
+interface Asking extends Pick<HubConnectionOptions, "url" | "connections" | "token" | "tenant"> {
   readonly version: string;
   readonly newId: () => string;
   readonly timeoutMs: number;

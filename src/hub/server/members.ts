@@ -57,9 +57,10 @@ export class Members {
     }
     const { authorization } = request.headers;
     const byCertificate = this.#byCertificate(request);
-    if (typeof byCertificate !== "string") return identified(instance, byCertificate);
-    if (authorization === undefined) throw unknownMember(byCertificate);
-    return identified(instance, await this.#byToken(authorization, request));
+    if (typeof byCertificate === "string" && authorization === undefined) throw unknownMember(byCertificate);
+    const named = typeof byCertificate === "string" ? await this.#byToken(authorization ?? "", request) : byCertificate;
+    assertTenant(named, request.headers[MEMBER_HEADERS.tenant]);
+    return identified(instance, named);
   }
 
   /** Returns the member that the certificate names, or the reason why it names none. */
@@ -111,6 +112,13 @@ interface Named {
   readonly tenant: string | undefined;
   readonly issuers: readonly string[];
   readonly untilMs: EpochMs;
+}
+
+/** A member that accepts callers of another tenant must not use this one's approvals. */
+function assertTenant({ tenant }: Named, stated: string | readonly string[] | undefined): void {
+  if (stated === undefined || stated === tenant) return;
+  const known = tenant === undefined ? "the service itself" : `the tenant ${tenant}`;
+  throw unknownMember(`hub.members has the member in ${known}, and its hub.tenant names another one`);
 }
 
 function identified(instance: string, { name, tenant, issuers, untilMs }: Named): Identified {

@@ -154,7 +154,7 @@ async function readParts(
       : attempt(problems, () =>
           createCallerVerifier({
             issuers,
-            tenant: config.tenant,
+            tenant: config.tenant ?? config.hub?.tenant,
             clock: now,
             former,
             bindings: bound?.index,

@@ -61,7 +61,7 @@ export function openConnections({ hub: section }: Config, { secured }: MemberPar
     certificates: secured?.certificates,
     connectionsMax: CONNECTIONS_MAX,
   });
-  return { url, connections };
+  return { url, connections, tenant: section?.tenant };
 }
 
 /** Returns a new id of a request. */
@@ -71,10 +71,10 @@ export function newRequestId(): string {
 
 function clientOf(config: Config, parts: MemberParts): HubClient {
   const { settings, clock, monotonic, random, log, onCertificates, instance, policyVersion, bundle } = parts;
-  const { url, connections } = openConnections(config, settings);
+  const { connections, ...reached } = openConnections(config, settings);
   connections.watch({ now: clock, report: onCertificates ?? (() => {}) });
   return openHubClient({
-    url,
+    ...reached,
     connections,
     token: settings.readToken,
     facts: () => ({ instance: instance(), version: VERSION, policyVersion: policyVersion(), bundle: bundle?.() }),

@@ -75,7 +75,7 @@ const hubUrl = z
 
 /** Keys of a hub, and those of a member. */
 const OF_HUB = ["tokens", "members", "requestsPerMemberMax"] as const;
-const OF_MEMBER = ["tokenFile", "requestMs"] as const;
+const OF_MEMBER = ["tokenFile", "requestMs", "tenant"] as const;
 
 export const hub = (sources: Modules["tokenSources"]) =>
   z
@@ -100,6 +100,11 @@ export const hub = (sources: Modules["tokenSources"]) =>
         .max(30_000)
         .optional()
         .describe("At a member: time limit for a request, with all its repetitions; by default 1000."),
+      tenant: tenantName
+        .optional()
+        .describe(
+          "At a member: tenant of the hub that it belongs to. It accepts tokens of this tenant's callers only (`jwt.issuers[].tenants`), and the hub answers it only as a member of this tenant.",
+        ),
       tokens: z
         .array(workloadIssuer(sources))
         .max(16)
@@ -214,6 +219,10 @@ export function checkHubSection(
       }
     }
     return;
+  }
+  for (const [index, issuer] of jwt.issuers.entries()) {
+    if (section.tenant === undefined || speaksFor(issuer, section.tenant)) continue;
+    add(["jwt", "issuers", index, "tenants"], `does not name ${section.tenant}, the tenant in hub.tenant`);
   }
   if (hasStore) add(storeKey, "must be left out: a member of a hub shares the hub's database");
   if (approvals.webhooks.length > 0)

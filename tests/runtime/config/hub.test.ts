@@ -59,6 +59,10 @@ describe("the section hub", () => {
       member({ tokenFile: undefined, tls: { certFile: "./a.crt", keyFile: "./a.key", caFile: "./ca" } }),
     ],
     ["a member on loopback without TLS", member({ url: "http://127.0.0.1:9789" })],
+    [
+      "a member of a tenant",
+      member({ tenant: "acme" }, { jwt: { issuers: [{ ...ISSUER, tenants: { names: ["acme"] } }] } }),
+    ],
   ])("accepts %s", (_title, sections) => {
     expect(problemsOf(sections)).toEqual([]);
   });
@@ -148,6 +152,29 @@ describe("the section hub", () => {
       "a member over plain http",
       member({ url: "http://hub.test:9789" }),
       ["hub.url: must be https: approvals and tokens are sent there"],
+    ],
+    [
+      "a hub of one tenant",
+      hub({ tenant: "acme" }),
+      ["hub.tenant: is for a member, and listen makes this service a hub"],
+    ],
+    [
+      "a member of a tenant for which its issuer does not speak",
+      member(
+        { tenant: "acme" },
+        {
+          jwt: {
+            issuers: [
+              { ...ISSUER, tenants: { names: ["globex"] } },
+              { ...ISSUER, issuer: "https://own.test" },
+            ],
+          },
+        },
+      ),
+      [
+        "jwt.issuers[0].tenants: does not name acme, the tenant in hub.tenant",
+        "jwt.issuers[1].tenants: does not name acme, the tenant in hub.tenant",
+      ],
     ],
     ["a URL with a path", member({ url: "https://hub.test/x" }), ["hub.url: must end after the host and the port"]],
     [
