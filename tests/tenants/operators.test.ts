@@ -4,7 +4,7 @@ import { type TenantName, TenantService } from "../support/tenant-service.ts";
 import { until } from "../support/until.ts";
 
 const service = new TenantService();
-beforeAll(() => service.start());
+beforeAll(() => service.start({ server: { port: 0, operator: { port: 0 } } }));
 afterAll(() => service.end());
 
 const HALTER = ["halts:read", "halts:write"];
@@ -133,37 +133,49 @@ describe("a halt", () => {
   test("of the service is in force in its tenants after a restart, for the first call", async () => {
     await halt(undefined, { kind: "all", tenant: "globex" });
     await service.stop();
-    await service.start();
+    await service.start({ server: { port: 0, operator: { port: 0 } } });
     expect(await answers()).toEqual(["service", "acme", "HALTED"]);
   });
 });
 
 describe("metrics", () => {
-  async function metricsOf(tenant: TenantName): Promise<readonly string[]> {
+  type Listener = "agents" | "operators";
+
+  async function metricsOf(tenant: TenantName, at: Listener = "agents"): Promise<readonly string[]> {
+    const { body } = await service.send("GET", "/systems", {
+      token: await service.operatorOf(undefined, ["metrics:read"]),
+    });
+    const { addresses } = body.listeners.find(({ listener }: { listener: string }) => listener === at);
     const authorization = `Bearer ${await service.operatorOf(tenant, ["metrics:read"])}`;
-    const answer = await fetch(`${service.url}/metrics`, { headers: { authorization } });
+    const answer = await fetch(`${addresses[0]}/metrics`, { headers: { authorization } });
     return (await answer.text()).split("\n").filter((line) => line !== "");
   }
 
   const tenantsIn = (lines: readonly string[]) =>
     new Set(lines.filter((line) => !line.startsWith("#")).map((line) => /\btenant="([^"]*)"/.exec(line)?.[1]));
 
-  test("of a tenant are its own only", async () => {
-    await answers();
-    const lines = await metricsOf("acme");
-    expect(tenantsIn(lines)).toEqual(new Set(["acme"]));
-    expect(lines).toContain('stc_calls_in_flight{tenant="acme"} 0');
-    expect(lines.some((line) => line.startsWith('stc_calls_total{tool="do_read"'))).toBe(true);
-  });
+  test.each<[Listener]>([["agents"], ["operators"]])(
+    "of a tenant are its own only, at the listener for %s",
+    async (at) => {
+      await answers();
+      const lines = await metricsOf("acme", at);
+      expect(tenantsIn(lines)).toEqual(new Set(["acme"]));
+      expect(lines).toContain('stc_calls_in_flight{tenant="acme"} 0');
+      expect(lines.some((line) => line.startsWith('stc_calls_total{tool="do_read"'))).toBe(true);
+    },
+  );
 
-  test("of the service are its own, and those of each tenant with its name", async () => {
-    await answers();
-    const lines = await metricsOf(undefined);
-    expect(tenantsIn(lines)).toEqual(new Set([undefined, "acme", "globex"]));
-    for (const name of ["stc_connections", "process_cpu_seconds_total"]) {
-      expect(lines.filter((line) => line.startsWith(`${name} `))).toHaveLength(1);
-    }
-    const described = lines.filter((line) => line.startsWith("# TYPE"));
-    expect(new Set(described).size).toBe(described.length);
-  });
+  test.each<[Listener]>([["agents"], ["operators"]])(
+    "of the service are its own, and those of each tenant with its name, at the listener for %s",
+    async (at) => {
+      await answers();
+      const lines = await metricsOf(undefined, at);
+      expect(tenantsIn(lines)).toEqual(new Set([undefined, "acme", "globex"]));
+      for (const name of ["stc_connections", "process_cpu_seconds_total"]) {
+        expect(lines.filter((line) => line.startsWith(`${name} `))).toHaveLength(1);
+      }
+      const described = lines.filter((line) => line.startsWith("# TYPE"));
+      expect(new Set(described).size).toBe(described.length);
+    },
+  );
 });
