@@ -183,11 +183,13 @@ test("halts say what they stop; a halt of everything comes before the others", (
   const halts = [
     { ...halt, kind: "caller", issuer: "i", subject: "agent-7" },
     { ...halt, kind: "all" },
+    { ...halt, kind: "all", tenant: "acme" },
   ];
   expect(texts("Halts", { halts, state: { scope: "shared", status: "stale", active: 2 } })).toEqual([
     "bad: The halts cannot be read from the database.",
     "warn: The caller agent-7 is halted by olga, 1 min ago: a leak",
     "bad: All calls are halted by olga, 1 min ago: a leak",
+    "warn: In the tenant acme, all calls are halted by olga, 1 min ago: a leak",
   ]);
 });
 

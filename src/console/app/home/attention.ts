@@ -144,7 +144,12 @@ function fleetTexts({ bundle, members }: FleetShown): readonly string[] {
 }
 
 /** Returns what a halt stops, in words. */
-function haltedText({ kind, tool, system, subject: caller, session }: HaltShown): string {
+function haltedText({ tenant, ...halt }: HaltShown): string {
+  const text = stoppedText(halt);
+  return tenant === undefined ? text : `In the tenant ${tenant}, ${text.slice(0, 1).toLowerCase()}${text.slice(1)}`;
+}
+
+function stoppedText({ kind, tool, system, subject: caller, session }: Omit<HaltShown, "tenant">): string {
   const named: Readonly<Record<string, string>> = {
     all: "All calls are",
     tool: `The tool ${nameInSentence(tool ?? "")} is`,
@@ -162,7 +167,7 @@ function haltNeeds({ halts, state }: HaltListing, nowMs: number): readonly Need[
   const set = halts.map((halt): Need => {
     const ago = timeAgo(nowMs - Date.parse(halt.setAt));
     const text = `${haltedText(halt)} halted by ${nameInSentence(halt.setBy.subject)}, ${ago}: ${halt.reason}`;
-    return { tone: halt.kind === "all" ? "bad" : "warn", text, href };
+    return { tone: halt.kind === "all" && halt.tenant === undefined ? "bad" : "warn", text, href };
   });
   return [...unread, ...set];
 }
