@@ -8,6 +8,7 @@ import type {
   EndpointServices,
   ListenerName,
   ListenerParts,
+  Route,
   SessionSource,
 } from "./endpoint.ts";
 import type { AnswerFunction, HttpExchange } from "./exchange.ts";
@@ -57,6 +58,8 @@ export interface TenantListener {
   readonly parts: ListenerOptions;
   /** Endpoints of the listener itself, which each tenant has there, too. */
   readonly own: readonly Endpoint[];
+  /** Everything that the service itself has there. */
+  readonly routes: readonly Route[];
 }
 
 /** Passes the requests of one listener to the tenants that they name. */

@@ -118,7 +118,7 @@ function listener(
     if (headers.upgrade !== undefined && isForwarded(socket)) exchange.closeConnection();
     return exchange;
   };
-  const tenants = options.listenerTenants?.on({ name, parts: options, own });
+  const tenants = options.listenerTenants?.on({ name, parts: options, own, routes });
   const answering = new Answering({ routes, parts: options, listener: app, tenants });
   app.server.headersTimeout = options.headersTimeoutMs;
   pending.watch(app.server);

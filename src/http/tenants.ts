@@ -1,10 +1,11 @@
+import { Refusal } from "../core/errors.ts";
 import type { CallerVerifier } from "../pipeline/caller-context.ts";
 import type { Presented, TenantChoice } from "../pipeline/identity/tenants.ts";
 import { type RequestTurn, Turns } from "../pipeline/limits/turns.ts";
 import { Answering } from "./answering.ts";
 import { certificateOf } from "./connections/listening-tls.ts";
 import { RequestRateLimiter } from "./connections/request-limits.ts";
-import { type EndpointAnswer, type PresentedSession, routesOf, type SessionSource } from "./endpoint.ts";
+import { type EndpointAnswer, type PresentedSession, type Route, routesOf, type SessionSource } from "./endpoint.ts";
 import type { AnswerFunction, HttpExchange } from "./exchange.ts";
 import { RouteTable } from "./front/route-table.ts";
 import type { ReceivedRequest } from "./messages.ts";
@@ -12,7 +13,8 @@ import type { ListenerTenants, ServedTenant, TenantDispatch, TenantListener } fr
 
 /**
  * The tenants of a service at its listeners. What a request presents says whose it is, before anything of it is verified. The
- * choice grants nothing: the tenant's own guard and verifier check everything, with the tenant's own issuers.
+ * choice grants nothing: the tenant's own guard and verifier check everything, with the tenant's own issuers. It shows nothing
+ * either: where a tenant's answer without a valid token would differ from the service's own, only the tenant's callers get it.
  */
 export class Tenants implements ListenerTenants {
   readonly callers: CallerVerifier;
@@ -87,11 +89,15 @@ class Dispatch implements TenantDispatch {
   }
 
   async answer(exchange: HttpExchange, own: AnswerFunction): Promise<EndpointAnswer> {
-    const name = await this.#nameFor(exchange.raw);
-    const tenant = name === undefined ? undefined : this.#tenants.get(name);
+    const { raw } = exchange;
+    const integration = this.#integrationIn(raw);
+    const presented = integration === undefined ? await this.#presentedBy(raw) : {};
+    const tenant = this.#tenants.get((integration === undefined ? this.#choice(presented) : integration.tenant) ?? "");
     const waiting = (tenant?.turn ?? this.#ownTurn).next();
     if (waiting !== undefined) await waiting;
-    return tenant === undefined ? own(exchange) : tenant.answer(exchange);
+    if (tenant === undefined) return own(exchange);
+    const isShown = integration !== undefined || tenant.isLikeService(raw) || (await tenant.knows(presented));
+    return isShown ? tenant.answer(exchange) : own(exchange);
   }
 
   close(): void {
@@ -102,16 +108,18 @@ class Dispatch implements TenantDispatch {
     for (const tenant of this.#tenants.values()) await tenant.closed();
   }
 
-  async #nameFor(raw: ReceivedRequest): Promise<string | undefined> {
-    const { method = "", url = "" } = raw;
+  /** Returns the tenant whose integration a signed request names; undefined for a request that is not signed. */
+  #integrationIn({ method = "", url = "" }: ReceivedRequest): { readonly tenant: string | undefined } | undefined {
     const signed = this.#signed.find(method, url);
-    if (typeof signed === "object") {
-      const { name = "" } = signed.params;
-      return this.#isIntegrationOf.find(([, isIntegration]) => isIntegration(name))?.[0];
-    }
+    if (typeof signed !== "object") return undefined;
+    const { name = "" } = signed.params;
+    return { tenant: this.#isIntegrationOf.find(([, isIntegration]) => isIntegration(name))?.[0] };
+  }
+
+  async #presentedBy(raw: ReceivedRequest): Promise<Presented> {
     const { authorization } = raw.headers;
     const session = authorization === undefined ? await this.#sessions?.presentFirst(raw) : undefined;
-    return this.#choice({ authorization: session?.authorization ?? authorization, certificate: certificateOf(raw) });
+    return { authorization: session?.authorization ?? authorization, certificate: certificateOf(raw) };
   }
 }
 
@@ -149,15 +157,21 @@ class SettledSessions implements SessionSource {
 class TenantAnswering {
   readonly routes: ReturnType<typeof routesOf>;
   readonly #answering: Answering;
+  readonly #callers: CallerVerifier;
   readonly #table = new RouteTable<AnswerFunction>();
-
+  /** Routes at which the service itself refuses a wrong token in the same way. */
+  readonly #alike = new RouteTable<undefined>();
   readonly turn: RequestTurn;
 
-  constructor(tenant: ServedTenant, { name, parts, own, turns }: TenantListener & { readonly turns: Turns }) {
+  constructor(tenant: ServedTenant, { name, parts, own, routes, turns }: TenantListener & { readonly turns: Turns }) {
     const shedding = parts.shedding?.another();
     this.turn = turns.join((waitedMs) => shedding?.noteWait(waitedMs));
     const { callers, metrics, journal, logError, concurrentRequestsMax, limits } = tenant;
+    this.#callers = callers;
     this.routes = routesOf([...own, ...tenant.endpoints], name, parts);
+    const keyOf = ({ path, endpoint: { method, audience } }: Route): string => `${method} ${path} ${audience}`;
+    const served = new Set(routes.filter(({ endpoint }) => endpoint.audience !== "anybody").map(keyOf));
+    for (const route of this.routes) if (served.has(keyOf(route))) this.#alike.add(route, undefined);
     this.#answering = new Answering({
       routes: this.routes,
       parts: {
@@ -173,6 +187,24 @@ class TenantAnswering {
       listener: this,
     });
     for (const route of this.routes) this.#table.add(route, this.#answering.answerOf(route.endpoint));
+  }
+
+  /** Returns whether a request with a wrong token gets the answer that it would get without this tenant. */
+  isLikeService({ method = "", url = "" }: ReceivedRequest): boolean {
+    return typeof this.#alike.find(method, url) === "object";
+  }
+
+  /** Returns whether a request comes from a caller of this tenant. Otherwise, it does not even learn that the tenant exists. */
+  async knows({ authorization, certificate }: Presented): Promise<boolean> {
+    for (const audience of ["agents", "operators"] as const) {
+      try {
+        await this.#callers.verify(authorization, audience, certificate);
+        return true;
+      } catch (error) {
+        if (!(error instanceof Refusal)) throw error;
+      }
+    }
+    return false;
   }
 
   async answer(exchange: HttpExchange): Promise<EndpointAnswer> {

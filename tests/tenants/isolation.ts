@@ -8,8 +8,8 @@ import { type Tenant, TenantsWorld } from "./tenants-world.ts";
 /** Where the same is true. */
 export interface Setting {
   readonly http: "built-in" | "fastify";
-  /** Returns the URL of an empty database. */
-  readonly store: () => Promise<string>;
+  /** Returns the URL of an empty PostgreSQL database; undefined for files of SQLite. */
+  readonly store: () => Promise<string | undefined>;
   readonly tables: TablesReader;
 }
 
@@ -95,7 +95,7 @@ function metricsIn(body: unknown): unknown {
 async function seenByGlobex({ http, store, tables }: Setting, isAcmeBusy: boolean) {
   const world = new TenantsWorld();
   try {
-    await world.start({ http, store: await store() });
+    await world.start({ http, postgresUrl: await store() });
     const ids = isAcmeBusy ? await actAs(world, "acme") : unknownIds();
     const halt = { kind: "all", reason: "drill" };
     const halted = isAcmeBusy ? await world.asOperator("acme", "POST", "/halts", { body: halt }) : undefined;

@@ -6,12 +6,13 @@ import { defineTool } from "../../src/index.ts";
 import { AskingService, type Loose, type Reply, type Sent } from "../support/asking-service.ts";
 import { auditEntries, journalEntries } from "../support/audit-files.ts";
 import type { TokenOrder } from "../support/live-tokens.ts";
-import { AGENTS_ISSUER, makeSigningKey } from "../support/tokens.ts";
+import { AGENTS_AUDIENCE, AGENTS_ISSUER, makeSigningKey } from "../support/tokens.ts";
 
 export const TENANTS = ["acme", "globex"] as const;
 export type Tenant = (typeof TENANTS)[number];
 
 const PLATFORM_ISSUER = "https://platform.test";
+const ACME_ISSUER = "https://login.acme.test";
 const PLATFORM_AUDIENCE = "safe-tool-call-platform";
 const ALL = Object.keys(OPERATOR_PERMISSIONS);
 
@@ -20,8 +21,8 @@ export const CALLER = { issuer: AGENTS_ISSUER, subject: "agent-7" } as const;
 interface TenantsOptions {
   /** The HTTP server of the agents' listener. */
   readonly http?: "built-in" | "fastify";
-  /** URL of the database; default: a file. */
-  readonly store?: string;
+  /** URL of a PostgreSQL; default: files of SQLite. */
+  readonly postgresUrl?: string | undefined;
 }
 
 /** A service with two tenants that have everything in common but their name: issuers, callers, tools, rules. */
@@ -41,14 +42,15 @@ export class TenantsWorld extends AskingService {
     },
   });
 
-  async start({ http = "built-in", store = "sqlite://./approvals.sqlite" }: TenantsOptions = {}): Promise<this> {
+  async start({ http = "built-in", postgresUrl }: TenantsOptions = {}): Promise<this> {
     const tenants = { claim: "tenant", names: [...TENANTS] };
+    await Bun.write(join(this.folder, "store-url"), postgresUrl ?? "");
     await Bun.write(join(this.folder, "sending"), `whsec_${Buffer.alloc(32, 1).toString("base64")}`);
     await Bun.write(join(this.folder, "deciding"), `whsec_${Buffer.alloc(32, 2).toString("base64")}`);
     await this.run({
       server: { port: 0, http, console: { port: 0 } },
       tools: this.#tools(undefined),
-      approvals: { store },
+      approvals: postgresUrl === undefined ? { store: "sqlite://./approvals.sqlite" } : { storeUrlFile: "./store-url" },
       mcp: { enabled: true },
       dataFlow: { default: "on" },
       limits: {
@@ -64,6 +66,13 @@ export class TenantsWorld extends AskingService {
             algorithms: ["ES256"],
             jwks: { keys: [this.#platform.jwk] },
             operators: true,
+          },
+          {
+            issuer: ACME_ISSUER,
+            audience: AGENTS_AUDIENCE,
+            algorithms: ["ES256"],
+            jwks: { keys: [this.#platform.jwk] },
+            tenants: { claim: "tenant", names: ["acme"] },
           },
         ],
       },
@@ -88,10 +97,19 @@ export class TenantsWorld extends AskingService {
 
   /** An operator of the service itself. */
   platformOperator(): Promise<string> {
-    return new SignJWT({ sub: "paula", permissions: ALL })
+    return this.#signed({ sub: "paula", permissions: ALL }, PLATFORM_ISSUER, PLATFORM_AUDIENCE);
+  }
+
+  /** An agent's token by an issuer that speaks for acme alone. */
+  acmesOwn(tenant: string): Promise<string> {
+    return this.#signed({ sub: "agent-7", permissions: ["deeds:do"], tenant }, ACME_ISSUER, AGENTS_AUDIENCE);
+  }
+
+  #signed(claims: Loose, issuer: string, audience: string): Promise<string> {
+    return new SignJWT(claims)
       .setProtectedHeader({ alg: "ES256", kid: "platform-1", typ: "JWT" })
-      .setIssuer(PLATFORM_ISSUER)
-      .setAudience(PLATFORM_AUDIENCE)
+      .setIssuer(issuer)
+      .setAudience(audience)
       .setIssuedAt("1 second ago")
       .setExpirationTime("10 minutes")
       .sign(this.#platform.privateKey);

@@ -73,7 +73,7 @@ export class Front implements ListenerServer, ConnectionTaker, FrontParts {
       routes,
       parts,
       listener: this,
-      tenants: tenants?.on({ name: "agents", parts, own: [] }),
+      tenants: tenants?.on({ name: "agents", parts, own: [], routes }),
     });
     for (const route of routes) this.#routes.add(route, this.#answering.answerOf(route.endpoint));
     this.#shared = {
