@@ -62,12 +62,19 @@ export class TenantService extends AskingService {
   readonly begun: string[] = [];
   readonly #slow: PromiseWithResolvers<void>[] = [];
 
-  async start(sections: Readonly<Record<string, unknown>> = {}): Promise<this> {
+  /** `ofTenants`: sections of the tenants. */
+  async start(
+    sections: Readonly<Record<string, unknown>> = {},
+    ofTenants: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {},
+  ): Promise<this> {
     await this.run({
       tools: this.#tools("service"),
       approvals: { store: "sqlite://./approvals.sqlite" },
       jwt: { issuers: this.tokens.profiles() },
-      tenants: { acme: { tools: this.#tools("acme") }, globex: { tools: this.#tools("globex") } },
+      tenants: {
+        acme: { tools: this.#tools("acme"), ...ofTenants["acme"] },
+        globex: { tools: this.#tools("globex"), ...ofTenants["globex"] },
+      },
       ...sections,
     });
     return this;

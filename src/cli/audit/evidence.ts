@@ -5,6 +5,8 @@ import { eachNote } from "../../audit/chain/checkpoint.ts";
 import { checkProof, type Proof, type ProofVerdict, prove, readProof } from "../../audit/chain/proof.ts";
 import { readPublicKey, verifierKeyOf } from "../../audit/chain/signed-note.ts";
 import { createSigningKey } from "../../audit/chain/signing-key.ts";
+import { escapeName } from "../../audit/escape.ts";
+import { tenantsIn } from "../../audit/logs.ts";
 import { readDate } from "../../audit/query/time-range.ts";
 import { damageText } from "../../audit/verify/damage.ts";
 import {
@@ -73,6 +75,8 @@ export async function auditVerify({ dir, key, from, to, json }: AuditVerifyOptio
     const isOne = workers.length + problems.length === 0;
     if (json === true) return print.json({ ...own, ...(!isOne && { ok: isOk(code), workers, logProblems: problems }) });
     for (const log of logs) for (const line of readable(log.name, { ...log, hasKeys })) print.line(line);
+    for (const name of tenantsIn(directory.dir))
+      print.error(`not verified: the tenant ${escapeName(name)}: add --tenant`);
     if (isOne) return;
     const signatures = BY_WEAKNESS.find((weak) => logs.some((log) => log.signatures === weak)) ?? "checked";
     const verdict = isOk(code) ? VERDICTS[signatures] : NOT_SOUND;

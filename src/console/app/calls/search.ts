@@ -25,7 +25,12 @@ const TIMES: readonly FilterInput[] = [
 ];
 
 /** Filters in the order of the form; `order` is not one, but is kept in the URL with them. */
-export const FILTERS: readonly FilterInput[] = [{ param: "text", label: "Text anywhere" }, ...TIMES, ...FILTER_ROWS];
+export const FILTERS: readonly FilterInput[] = [
+  { param: "text", label: "Text anywhere" },
+  ...TIMES,
+  // All calls that an operator sees are of one tenant, or of the service itself.
+  ...FILTER_ROWS.filter(({ param }) => param !== "tenant"),
+];
 
 const PAGE_ROWS = 100;
 /** Maximum rows on the page. Further rows replace them. */

@@ -77,6 +77,7 @@ const HASHES: readonly (readonly [string, readonly string[]])[] = [
   ["Trace id", ["traceId"]],
   ["W3C trace id", ["trace", "traceId"]],
   ["Replica", ["instance"]],
+  ["Tenant", ["tenant"]],
 ];
 
 interface EvidenceProps {
