@@ -104,6 +104,16 @@ describe("a service with two tenants", () => {
     expect(await says("globex")).toBe("globex");
   });
 
+  test("has integrations whose names are unique: the name in a signed message says whose it is", async () => {
+    const decisions = { secretFile: "./key", people: { U1: { issuer: "https://tenants.test", subject: "olga" } } };
+    const approvals = { webhooks: [{ name: "chat", decisions }] };
+    const tenants = { acme: { tools: ["./acme"], approvals }, globex: { tools: ["./globex"], approvals } };
+    const refused = "is also the name of another integration, of the service or of a tenant: each needs its own";
+    expect(await problemsOf({ tenants })).toEqual(
+      NAMES.map((name) => `test: tenants.${name}.approvals.webhooks[0].name: ${refused}`),
+    );
+  });
+
   test("closes what was opened when a tenant cannot be opened", async () => {
     mkdirSync(join(folder, "audit", "tenants"), { recursive: true });
     writeFileSync(join(folder, "audit", "tenants", "globex"), "");

@@ -17,6 +17,7 @@ import { configMessage, configProblems, fieldOf } from "./problems.ts";
 import { quotas } from "./quotas.ts";
 import { bindings, checkBindings, roles } from "./roles.ts";
 import {
+  integrationProblems,
   TenantProblems,
   tenants,
   type WithTenants,
@@ -558,7 +559,12 @@ export function readConfig(written: unknown, options: ReadOptions, modules: Modu
   const { environment, origin } = options;
   const overridden = withIssuers(withOverrides(written, environment), modules.tokenSources);
   const { config, problems } = parse(overridden, options, modules);
-  const derived = writtenTenants(overridden).map((tenant) => parseTenant(tenant, options, modules));
+  const parsed = writtenTenants(overridden).map((tenant) => parseTenant(tenant, options, modules));
+  const known = [config, ...parsed.map((each) => each.config)].flatMap((each) => each ?? []);
+  const derived = parsed.map((each) => ({
+    ...each,
+    problems: [...each.problems, ...integrationProblems(known, each.config)],
+  }));
   const inWords = (found: ParsedConfig["problems"]): readonly string[] =>
     found.map(({ path, message }) => `${origin}: ${fieldOf(path)}: ${message}${overrideHint(path, environment)}`);
   const all = [...new Set(inWords([...problems, ...derived.flatMap((each) => each.problems)]))];

@@ -47,6 +47,27 @@ export class TenantProblems extends StartupError {
   }
 }
 
+/**
+ * Returns a problem for each of the tenant's integrations whose name the service, or another tenant, has too: the name in a signed
+ * message says whose it is.
+ */
+export function integrationProblems(all: readonly Config[], tenant: Config | undefined) {
+  if (tenant === undefined) return [];
+  const others = all.filter((each) => each.tenant !== tenant.tenant);
+  const taken = new Set(others.flatMap((each) => integrationsOf(each).map(({ name }) => name)));
+  const at = ["tenants", tenant.tenant ?? "", "approvals", "webhooks"] as const;
+  return integrationsOf(tenant)
+    .filter(({ name }) => taken.has(name))
+    .map(({ index }) => ({
+      path: [...at, index, "name"],
+      message: "is also the name of another integration, of the service or of a tenant: each needs its own",
+    }));
+}
+
+function integrationsOf({ approvals: { webhooks } }: Config) {
+  return webhooks.flatMap(({ name, decisions }, index) => (decisions === undefined ? [] : [{ name, index }]));
+}
+
 type Section = Readonly<Record<string, unknown>>;
 
 /** A tenant's configuration before it is parsed. */
