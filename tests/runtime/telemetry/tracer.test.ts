@@ -24,6 +24,7 @@ interface Walk {
   /** Null: the library. */
   readonly http?: typeof HTTP | null;
   readonly ratio?: number;
+  readonly tenant?: string;
   readonly steps?: readonly (readonly [step: string, at: number])[];
   readonly during?: (trace: CallTrace) => void;
   readonly call?: TracedCall;
@@ -46,6 +47,7 @@ function walk({ traceparent, http = HTTP, ratio = 1, steps = ROAD, ...rest }: Wa
   const added: Span[] = [];
   const tracer = createTracer({
     sampleRatio: ratio,
+    tenant: rest.tenant,
     clock: () => now,
     monotonic: () => now - 1_000_000,
     newSpanId: () => {
@@ -91,6 +93,13 @@ test("a call is a tree: the endpoint, the tool, its stages, and the request belo
   expect(new Set(spans.map(({ spanId }) => spanId)).size).toBe(spans.length);
   expect(trace.spanId).toBe(spans[1]?.spanId);
   expect(spans.every(({ error }) => error === undefined)).toBe(true);
+});
+
+test("every span of a tenant's call names the tenant, and no other span does", () => {
+  const during: Walk["during"] = (trace) => trace.requests?.begin({ path: "/c.v1.C/Get", server: "c:1" }).end("OK");
+  const tenantsOf = (walked: ReturnType<typeof walk>) => walked.spans.map(({ attributes }) => attributes["stc.tenant"]);
+  expect(tenantsOf(walk({ during, tenant: "acme" }))).toEqual(Array(7).fill("acme"));
+  expect(walk({ during }).spans.some(({ attributes }) => "stc.tenant" in attributes)).toBe(false);
 });
 
 test("the attributes of the spans", () => {

@@ -39,18 +39,24 @@ afterAll(async () => {
   lab.close();
 });
 
-async function headers(algorithm: keyof typeof KEYS | undefined, subject = "agent-7", actors: readonly string[] = []) {
+async function headers(
+  algorithm: keyof typeof KEYS | undefined,
+  subject = "agent-7",
+  { actors = [], tenant }: { readonly actors?: readonly string[]; readonly tenant?: string } = {},
+) {
   const sign = algorithm === undefined ? undefined : signer(algorithm);
   const handler = grpcHandler({ systems: new Map([["lab", labSystem(lab.port)]]), sign });
   handlers.push(handler);
-  const caller = { ...runContext().caller, subject, actors };
+  const caller = { ...runContext().caller, subject, actors, tenant };
   const answer = await call(handler.bind(labTool({ method: "Inspect" })), {}, runContext({ caller }));
   return z.object({ headers: z.record(z.string(), z.string()) }).parse(answer).headers;
 }
 
 describe("the service can verify who calls", () => {
   test.each(["ES256", "EdDSA"] as const)("%s", async (algorithm) => {
-    const { "x-caller-assertion": token = "", authorization } = await headers(algorithm, "agent-7", ["bot-2", "bot-1"]);
+    const { "x-caller-assertion": token = "", authorization } = await headers(algorithm, "agent-7", {
+      actors: ["bot-2", "bot-1"],
+    });
     const { publicKey } = KEYS[algorithm];
     const { payload, protectedHeader } = await jwtVerify(token, publicKey, {
       issuer: ISSUER,
@@ -75,6 +81,12 @@ describe("the service can verify who calls", () => {
       exp: 1_800_000_060,
     });
     expect(authorization).toBeUndefined();
+  });
+
+  test("and to which tenant the caller belongs", async () => {
+    const { "x-caller-assertion": token = "" } = await headers("ES256", "agent-7", { tenant: "acme" });
+    const { payload } = await jwtVerify(token, KEYS.ES256.publicKey, { currentDate: new Date(NOW) });
+    expect(payload).toMatchObject({ sub: "agent-7", tenant: "acme" });
   });
 
   test("for exactly this message", async () => {
