@@ -38,13 +38,22 @@ type SharedState = readonly {
 let exit: typeof process.exit | undefined;
 let loadings = 0;
 
+let last: Promise<unknown> = Promise.resolve();
+
 /**
  * Runs code that loads manifests. During that, `process.exit()` throws, and changes to shared objects are undone and reported.
- * This protects against mistakes: malicious code has other ways.
+ * This protects against mistakes: malicious code has other ways. One such code runs at a time in the process: otherwise the changes
+ * of one tenant's manifests would be reported as those of another.
  *
  * @throws {StartupError} when something was changed
  */
-export async function protectingGlobals<T extends { close(): Promise<void> }>(run: () => Promise<T>): Promise<T> {
+export function protectingGlobals<T extends { close(): Promise<void> }>(run: () => Promise<T>): Promise<T> {
+  const next = last.then(() => protect(run));
+  last = next.catch(() => {});
+  return next;
+}
+
+async function protect<T extends { close(): Promise<void> }>(run: () => Promise<T>): Promise<T> {
   const before = capture();
   try {
     const made = await withoutExit(run);
