@@ -71,7 +71,7 @@ const FOR_MEMBERS: Readonly<Record<keyof Methods, "offered" | "refused" | "nothi
   ...{ findGrant: "offered", findBoundedGrants: "offered", useGrant: "offered", revokeGrantsFor: "offered" },
   ...{ openSession: "offered", findSession: "offered", hasSessionEnded: "offered", endSession: "offered" },
   ...{ beginKey: "offered", endKey: "offered", doubtKey: "nothing to do", doubtClaimsOf: "offered" },
-  resolveDoubt: "nothing to do",
+  resolveDoubt: "offered",
   ...{ createTask: "offered", readTask: "offered", hasTask: "offered", endTask: "offered", cancelTask: "offered" },
   ...{ eventsAfter: "offered", lastSeq: "offered", onEvents: "by events" },
   ...{ decide: "refused", revoke: "refused", revokeGrant: "refused", listGrants: "refused", setMode: "refused" },
@@ -207,6 +207,44 @@ describe("what belongs to another member", () => {
     expect(await Promise.all(states)).toEqual(["in_doubt", "claimed", "claimed"]);
   });
 
+  test("what a member finds out later settles its own claims and uses, and those of no other", async () => {
+    const { id } = await askFor(crm);
+    await approve(id);
+    await crm.claim({ id, requester: AGENT, planDigest: questionOf().planDigest });
+    await crm.beginKey(use);
+    await crm.doubtClaimsOf("log-1");
+    const { argsHash: _, ...key } = use;
+    const found = { claimant: "log-1", approvalId: id, key, startedAt: world.now, isDone: true };
+    const seen = async () => [(await hub.get(id))?.state, (await crm.beginKey(use)).outcome];
+    await billing.resolveDoubt(found);
+    await billing.resolveDoubt({ ...found, claimant: "../crm/log-1" });
+    await billing.resolveDoubt({ ...found, claimant: "crm/log-1", isDone: false });
+    await hub.resolveDoubt({ ...found, claimant: "crm/log-1", approvalId: undefined });
+    await crm.resolveDoubt({ ...found, claimant: "log-2", key: undefined });
+    expect(await seen()).toEqual(["in_doubt", "unknown"]);
+    await crm.resolveDoubt(found);
+    expect(await seen()).toEqual(["executed", "answered"]);
+    expect(world.lines.at(-1)).toMatchObject({ type: "approval.settled", outcome: "executed", cause: "resolved" });
+    expect(await billing.beginKey(use)).toEqual({ outcome: "unknown" });
+    await crm.resolveDoubt({ ...found, isDone: false });
+    expect(await seen()).toEqual(["executed", "answered"]);
+  });
+
+  test("a use that has changed nothing can begin again, at its member and at others", async () => {
+    const { argsHash: _, ...key } = use;
+    await crm.beginKey(use);
+    const found = { claimant: "log-1", approvalId: undefined, key, startedAt: world.now, isDone: false };
+    await crm.resolveDoubt(found);
+    expect(await crm.beginKey(use)).toEqual({ outcome: "running" });
+    await crm.doubtClaimsOf("log-1");
+    await crm.resolveDoubt({ ...found, startedAt: 0 });
+    expect(await crm.beginKey(use)).toEqual({ outcome: "unknown" });
+    await crm.resolveDoubt(found);
+    expect(await billing.beginKey(use)).toEqual({ outcome: "begin" });
+    await crm.resolveDoubt(found);
+    expect(await billing.beginKey(use)).toEqual({ outcome: "running" });
+  });
+
   test("a use of a key is ended by the member that began it, and its answer is given to no other", async () => {
     await crm.beginKey(use);
     const answer = { result: "forged", filteredFields: [], outputHash: "h" };
@@ -284,6 +322,11 @@ describe("what belongs to another member", () => {
     ["endSession", (member) => member.endSession("sid-1", AGENT)],
     ["beginKey", (member) => member.beginKey(use)],
     ["endKey", (member) => member.endKey(use, "unknown")],
+    [
+      "resolveDoubt",
+      (member) =>
+        member.resolveDoubt({ claimant: "log-1", approvalId: undefined, key: use, startedAt: 1, isDone: true }),
+    ],
     ["createTask", (member) => member.createTask({ requester: AGENT, approvalId: "x", call: task })],
     ["readTask", (member) => member.readTask("t", AGENT)],
     ["hasTask", (member) => member.hasTask("t", AGENT)],

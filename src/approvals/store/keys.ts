@@ -141,18 +141,22 @@ async function doubt(tx: WriteTransaction, key: UsedKey, keepMs: number): Promis
     WHERE ${keyCondition(tx, key)} AND state = 'running' AND claimed_by IS NULL`;
 }
 
-/** Settles an unknown use. The result of a change that was made is lost. A use that may have begun after this one expired stays as it is. */
+/**
+ * Settles an unknown use of the member, or of a process with a database (`member`: undefined). The result of a change that was made is
+ * lost. A use that may have begun after this one expired stays as it is.
+ */
 export async function resolveKey(
   tx: WriteTransaction,
   { key, startedAt, isDone }: Pick<ResolvedDoubt, "key" | "startedAt" | "isDone">,
-  keepMs: number,
+  { keepMs, member }: Pick<Beginning, "keepMs" | "member">,
 ): Promise<void> {
   if (key === undefined || !(tx.now < startedAt + keepMs)) return;
   const answer = isDone ? JSON.stringify(unkeptAnswer(sha256Hex("null"))) : null;
   const kept = answer === null ? 0 : Buffer.byteLength(answer);
+  const isOwn = member === undefined ? tx.sql`member IS NULL` : tx.sql`member = ${member}`;
   const rows = await tx.sql`
     UPDATE approval_keys SET state = ${isDone ? "answered" : "not_run"}, answer = COALESCE(${answer}, answer), answer_bytes = ${kept}
-    WHERE ${keyCondition(tx, key)} AND state = 'unknown' AND member IS NULL
+    WHERE ${keyCondition(tx, key)} AND state = 'unknown' AND ${isOwn}
     RETURNING key_hash`;
   if (rows.length > 0 && kept > 0) await addToTotals(tx, key, { keys: 0, bytes: kept });
 }

@@ -2,7 +2,7 @@ import { sha256Hex } from "../../core/digest.ts";
 import type { EpochMs, UsedKey } from "../../core/types.ts";
 import { optionalText, text } from "../../database/rows.ts";
 import type { BoundedCall } from "../grants.ts";
-import type { Approval, Approvals, Grant } from "../types.ts";
+import type { Approval, Approvals, Grant, ResolvedDoubt } from "../types.ts";
 import { claims } from "./claims.ts";
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { decisions } from "./decisions.ts";
@@ -13,7 +13,7 @@ import { ownEventsAfter } from "./member-events.ts";
 import { requests } from "./requests.ts";
 import { boundedGrants, grants, sessions } from "./sessions.ts";
 import type { Store } from "./store.ts";
-import { doubtClaimsOf } from "./sweeping.ts";
+import { doubtClaimsOf, resolveDoubt } from "./sweeping.ts";
 import { tasks } from "./tasks.ts";
 import { membersText } from "./transitions.ts";
 
@@ -49,6 +49,8 @@ export interface MemberApprovals
   boundedGrants(call: Pick<BoundedCall, "requester" | "boundsKey">): Promise<readonly Grant[]>;
   /** Ends the claims of a process of this member. */
   doubtClaimsOf(instance: string): Promise<void>;
+  /** Settles what a process of this member had claimed. `claimant`: that process. */
+  resolveDoubt(doubt: ResolvedDoubt): Promise<void>;
   /** Returns the database's clock at the last transaction. */
   now(): Promise<EpochMs>;
 }
@@ -95,6 +97,8 @@ export function forMember(store: Store, request: MemberRequest): MemberApprovals
     eventsAfter: (seq, limit) => transactions.read((view) => ownEventsAfter(view, { member, seq, limit })),
     lastSeq: () => transactions.read(lastSeq),
     doubtClaimsOf: (instance) => doubtClaimsOf(own, claimantOf({ member, instance })),
+    resolveDoubt: (doubt) =>
+      resolveDoubt(own, { ...doubt, claimant: claimantOf({ member, instance: doubt.claimant }) }),
     now: () => transactions.now(),
   };
 }

@@ -51,7 +51,8 @@ export async function resolveDoubt(
       const more = { outcome, cause: "resolved" };
       noteTransition(tx, rows, { event: `approval.${outcome}`, journal: "approval.settled", more });
     }
-    await resolveKey(tx, { ...use, isDone }, store.limits.idempotencySeconds * SECOND_MS);
+    const keepMs = store.limits.idempotencySeconds * SECOND_MS;
+    await resolveKey(tx, { ...use, isDone }, { keepMs, member: store.member });
   });
 }
 

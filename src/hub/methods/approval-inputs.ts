@@ -58,7 +58,8 @@ const request = z
 
 const claimed = { requester, planDigest: digest, requirementDigest: digest.optional() };
 
-const use = z.strictObject({ issuer: name, subject: name, tool: name, keyHash: digest, argsHash: digest });
+const usedKey = z.strictObject({ issuer: name, subject: name, tool: name, keyHash: digest });
+const use = usedKey.extend({ argsHash: digest });
 const keyEnd = z.enum(["not_run", "unknown"]);
 const storedAnswer = z.strictObject({
   result: json,
@@ -115,6 +116,15 @@ export const APPROVAL_INPUTS = {
   lastSeq: z.strictObject({}),
   awaitEvents: z.strictObject({ seq, limit, timeoutMs: z.int().min(0).max(WAIT_MS_MAX) }),
   doubtClaimsOf: z.strictObject({ instance: name }),
+  resolveDoubt: z
+    .strictObject({
+      instance: name,
+      approvalId: id.optional(),
+      use: usedKey.optional(),
+      startedAt: z.number(),
+      isDone: z.boolean(),
+    })
+    .transform(({ approvalId, use: key, ...found }) => ({ ...found, approvalId, use: key })),
 } as const satisfies Readonly<Record<string, z.ZodType>>;
 
 function isJson(value: unknown): boolean {

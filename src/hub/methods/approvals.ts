@@ -51,6 +51,8 @@ const METHODS: Methods = {
     return store.eventsAfter(seq, limit);
   },
   doubtClaimsOf: ({ store }, { instance }) => store.doubtClaimsOf(instance),
+  resolveDoubt: ({ store }, { instance, use, ...found }) =>
+    store.resolveDoubt({ ...found, claimant: instance, key: use }),
 };
 
 /** The approver that the journal names when a member's tool has written to its workspace. */
@@ -94,7 +96,7 @@ function methodOf<Name extends ApprovalMethodName>(name: Name, approvals: HubSto
 
 interface Named {
   readonly requester?: { readonly issuer: string };
-  readonly use?: { readonly issuer: string };
+  readonly use?: { readonly issuer: string } | undefined;
 }
 
 /** Every method that is about a caller names it in one of these members. */

@@ -130,8 +130,12 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
     async doubtClaimsOf(instance) {
       await call("doubtClaimsOf", { instance });
     },
-    // A member's doubt stays: only the hub's own calls are settled later.
-    resolveDoubt: async () => {},
+    async resolveDoubt({ claimant, approvalId, key, startedAt, isDone }) {
+      const use = key && { issuer: key.issuer, subject: key.subject, tool: key.tool, keyHash: key.keyHash };
+      // JSON has no NaN; a key that was used at an unknown time is not settled, as with 0.
+      const at = Number.isNaN(startedAt) ? 0 : startedAt;
+      await call("resolveDoubt", { instance: claimant, approvalId, use, startedAt: at, isDone }, REPORTED);
+    },
     // The hub sweeps.
     sweep: async () => {},
     // The client belongs to the service.
