@@ -62,9 +62,9 @@ export class BundleMember {
    *
    * @throws {StartupError} as `read`
    */
-  async firstConfiguration<T>(read: () => T): Promise<T> {
+  async firstConfiguration<T>(read: () => T | Promise<T>): Promise<T> {
     try {
-      return read();
+      return await read();
     } catch (error) {
       const before = this.#active;
       const isFetched = await this.#fetchNewest().then(

@@ -168,13 +168,22 @@ interface OptionGroup<O extends Options> {
 
 export const JSON_FLAG = flag("print JSON");
 
-/** Options of commands that load a configuration. */
-export const CONFIGURED = {
+/** Options of commands that load the configuration of the whole service. */
+export const CONFIGURED_SERVICE = {
   options: {
     config: option(text("file"), "configuration file (default: STC_CONFIG)"),
     dev: flag("development mode: on loopback, with its own keys and targets", { excludes: "config" }),
   },
   exits: { 78: "the configuration is invalid" },
+} as const satisfies OptionGroup<Options>;
+
+/** Options of commands that load the configuration of the service itself or of one of its tenants. */
+export const CONFIGURED = {
+  options: {
+    ...CONFIGURED_SERVICE.options,
+    tenant: option(text("name"), "the tenant that is meant, instead of the service itself"),
+  },
+  exits: CONFIGURED_SERVICE.exits,
 } as const satisfies OptionGroup<Options>;
 
 /** Options for a service behind TLS. */

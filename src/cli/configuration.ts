@@ -8,6 +8,7 @@ import { assemble, type Parts } from "../runtime/composition/wiring.ts";
 import type { Config, Environment } from "../runtime/config/config.ts";
 import { processEnvironment } from "../runtime/config/environment.ts";
 import { readBundleFile, readConfigFile } from "../runtime/config/file.ts";
+import { keepingTenants, readTenants, tenantConfigOf } from "../runtime/config/tenants.ts";
 import { isClone } from "../runtime/own-code.ts";
 import type { ReloadCandidate } from "../runtime/reload/types.ts";
 import type { CONFIGURED, OptionValues } from "./command.ts";
@@ -62,7 +63,7 @@ export function environmentProblems(environment: Environment): readonly string[]
  *
  * @throws {StartupError}
  */
-export async function configuration({ config, dev }: ConfigurationOptions): Promise<Configured> {
+export async function configuration({ config, dev, tenant }: ConfigurationOptions): Promise<Configured> {
   const environment = processEnvironment();
   const problems = environmentProblems(environment);
   if (problems.length > 0) throw new StartupError(problems);
@@ -70,7 +71,8 @@ export async function configuration({ config, dev }: ConfigurationOptions): Prom
     if (!isClone()) throw new StartupError([NO_DEVELOPMENT]);
     const { developmentEnvironment } = await import("./development/environment.ts");
     const development = await developmentEnvironment(environment, Date.now());
-    return { ...development, readAgain: () => development.config };
+    const { config: own } = development;
+    return { ...development, config: tenant === undefined ? own : ofTenant(own, tenant), readAgain: () => own };
   }
   const file = config ?? environment["STC_CONFIG"];
   if (!file) throw new StartupError(["no configuration: set STC_CONFIG, give --config FILE, or --dev for development"]);
@@ -79,8 +81,18 @@ export async function configuration({ config, dev }: ConfigurationOptions): Prom
     readConfigFile(file, environment, MODULES, (written) =>
       candidate === undefined ? written : candidate.amend(written),
     );
-  const first = bundle === undefined ? readAgain() : await bundle.firstConfiguration(() => readAgain());
+  const readFirst = async (): Promise<Config> =>
+    tenant === undefined ? readAgain() : ofTenant(await keepingTenants(async () => readAgain()), tenant);
+  const first = bundle === undefined ? await readFirst() : await bundle.firstConfiguration(readFirst);
   return { config: first, readAgain, bundle, start: async () => async () => {} };
+}
+
+/** @throws {CommandError} when there is no tenant of this name */
+function ofTenant(config: Config, name: string): Config {
+  const names = readTenants(config).map((tenant) => tenant.name);
+  if (names.includes(name)) return tenantConfigOf(config, name);
+  const known = names.length === 0 ? "the configuration has no tenants" : `the tenants are ${names.join(", ")}`;
+  return wrongUsage(`there is no tenant ${printableCell(name)}: ${known}`);
 }
 
 /** Returns undefined for a configuration without a bundle: then nothing is loaded that knows bundles. */

@@ -6,7 +6,7 @@ import { type TenantChoice, tenantChosenBy } from "../pipeline/identity/tenants.
 import { Capacity } from "../pipeline/limits/capacity.ts";
 import type { Hooks } from "../runtime/composition/wiring.ts";
 import type { Config } from "../runtime/config/config.ts";
-import { TenantProblems, tenantConfigs } from "../runtime/config/tenants.ts";
+import { asOfService, keepingTenants, problemOf, tenantConfigOf, tenantConfigs } from "../runtime/config/tenants.ts";
 import type { ReloadCandidate, Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
 import {
   type Composition,
@@ -78,31 +78,12 @@ type ReadAgain = NonNullable<Hooks["readAgain"]>;
 
 /** Returns what reads the service's own configuration again, whatever the problems of its tenants. */
 function ownReading(readAgain: ReadAgain): ReadAgain {
-  return async (candidate) => {
-    try {
-      return await readAgain(candidate);
-    } catch (error) {
-      if (error instanceof TenantProblems) return error.config;
-      throw error;
-    }
-  };
+  return (candidate) => keepingTenants(async () => readAgain(candidate));
 }
 
 /** Returns what reads the configuration of one tenant again, whatever the problems of the others. */
 function readingOf(name: string, readAgain: ReadAgain): ReadAgain {
-  const readOwn = ownReading(async () => {
-    try {
-      return await readAgain();
-    } catch (error) {
-      const problems = error instanceof TenantProblems ? error.of(name) : [];
-      throw problems.length === 0 ? error : new StartupError(problems);
-    }
-  });
-  return async () => {
-    const found = tenantConfigs(await readOwn()).find(({ tenant }) => tenant === name);
-    if (found === undefined) throw new StartupError(["tenants: another set of names: needs a restart"]);
-    return found;
-  };
+  return async () => tenantConfigOf(await keepingTenants(async () => readAgain()), name);
 }
 
 /** The problems of a service and of its tenants: each once, with the name of the tenant. */
@@ -122,7 +103,11 @@ class Problems {
     } catch (error) {
       if (!(error instanceof StartupError)) throw error;
       if (tenant === undefined) for (const problem of error.problems) this.#own.add(problem);
-      else this.#tenants.push(...problemsOf(this.#config, tenant, error.problems, this.#own));
+      else {
+        const config = tenantConfigOf(this.#config, tenant);
+        const found = error.problems.map((each) => problemOf(config, each));
+        this.#tenants.push(...found.filter((each) => !this.#own.has(asOfService(config, each))));
+      }
     }
   }
 
@@ -131,25 +116,6 @@ class Problems {
     const all = [...this.#own, ...this.#tenants];
     if (all.length > 0) throw new StartupError(all);
   }
-}
-
-/**
- * Returns the problems with the field at which the tenant has written the value, or with its name where it has not. Those that the
- * service itself has in a section that the tenant inherits are left out.
- */
-function problemsOf(
-  config: Config,
-  name: string,
-  problems: readonly string[],
-  own: ReadonlySet<string> = new Set(),
-): readonly string[] {
-  const written = config.tenants?.[name] ?? {};
-  return problems.flatMap((problem) => {
-    if (problem.includes(`tenants.${name}.`)) return [problem];
-    const [, section = ""] = /^([A-Za-z]+)[.[:]/.exec(problem) ?? [];
-    if (Object.hasOwn(written, section)) return [`tenants.${name}.${problem}`];
-    return own.has(problem) && Object.hasOwn(config, section) ? [] : [`tenants.${name}: ${problem}`];
-  });
 }
 
 /** The tenants of a running service. */
@@ -231,11 +197,13 @@ export class RunningTenants {
     if (own.outcome === "busy" || (own.outcome === "refused" && candidate !== undefined)) return own;
     const tenants: Record<string, Reloaded["outcome"]> = {};
     const problems: string[] = [];
-    for (const { name, service } of this.#tenants) {
+    for (const { name, config, service } of this.#tenants) {
       const reloaded = await service.reload?.(by);
       if (reloaded === undefined) continue;
       tenants[name] = reloaded.outcome;
-      if (reloaded.outcome === "refused") problems.push(...problemsOf(this.#own.inUse(), name, reloaded.problems));
+      if (reloaded.outcome === "refused") {
+        problems.push(...reloaded.problems.map((each) => problemOf(config, each)));
+      }
     }
     const each = { service: own.outcome, tenants };
     // A candidate is adopted when the service itself has adopted it.

@@ -3,6 +3,7 @@ import {
   argument,
   CLIENT,
   CONFIGURED,
+  CONFIGURED_SERVICE,
   choice,
   command,
   defaulted,
@@ -60,17 +61,17 @@ export const commands = [
   command({
     name: "serve",
     summary: "Run the service",
-    uses: CONFIGURED,
+    uses: CONFIGURED_SERVICE,
     exits: { 0: "stopped by a signal", 1: "stopped by an error" },
     run: async (_, options) => (await import("./service.ts")).serve(options),
   }),
   command({
     name: "check",
-    summary: "Load everything and print all errors",
+    summary: "Load everything and print all errors: of the service and of all its tenants, or of one with --tenant",
     uses: CONFIGURED,
     options: {
       matrix: flag(
-        "print who can call what: tools, their permissions and categories, and what each subject may do (~ depends on the arguments)",
+        "print who can call what: tools, their permissions and categories, and what each subject may do (~ depends on the arguments); of the service itself, or of one --tenant",
       ),
       csv: flag("print what each subject may do as CSV, with --matrix", { excludes: "json" }),
       connect: flag(
@@ -392,7 +393,7 @@ export const commands = [
   command({
     name: "console",
     summary: "Print the address of the operators' console; with --dev, a link that signs in once",
-    uses: CONFIGURED,
+    uses: CONFIGURED_SERVICE,
     exits: {
       2: "the console of the development stand does not answer",
       78: "the configuration is invalid, or has no console",

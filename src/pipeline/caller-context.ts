@@ -19,13 +19,13 @@ import {
   subjectProblem,
 } from "./identity/claims.ts";
 import type { FetchedKeys, IssuerKeys } from "./identity/issuer-keys.ts";
-import { type IssuerProfile, profileProblems, REVIEW_FRESH_MS } from "./identity/issuer-profile.ts";
+import { type IssuerProfile, profileProblems, REVIEW_FRESH_MS, selectedBy } from "./identity/issuer-profile.ts";
 import { PROFILE_RULES } from "./identity/profiles.ts";
 import { assertTokenLength, bearerToken, type ReadToken, readToken } from "./identity/reader.ts";
 import { authUnavailable, unauthenticated } from "./identity/refusal.ts";
 import { type Credential, credentialOf, type RevocationList } from "./identity/revocations.ts";
 import type { RoleBindings } from "./identity/roles.ts";
-import { selectedBy, speaksFor } from "./identity/tenants.ts";
+import { speaksFor } from "./identity/tenant-claim.ts";
 
 const DEFAULT_PERMISSIONS_CLAIM = "permissions";
 const DEFAULT_CACHE_ENTRIES_MAX = 10_000;

@@ -317,6 +317,9 @@ function configOf(
   const { folder = surroundings.folder, ...written } = rest;
   const issuers = "issuers" in jwt ? jwt : { issuers: [jwt] };
   const origin = "SafeToolCall.create";
+  if ("tenants" in written && written.tenants !== undefined) {
+    throw new StartupError([`${origin}: tenants: only the service has tenants: create one SafeToolCall for each`]);
+  }
   const config = readConfig(
     { ...written, tools: [...written.tools], jwt: issuers },
     { folder, environment: { PATH: surroundings.searchPath }, origin },

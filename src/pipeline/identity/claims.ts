@@ -4,7 +4,7 @@ import { PROFILE_RULES, type TokenProfile } from "./profiles.ts";
 import type { ReadToken } from "./reader.ts";
 import { unauthenticated } from "./refusal.ts";
 import type { TokenOrigin } from "./revocations.ts";
-import { type IssuerTenants, readTenant } from "./tenants.ts";
+import { type IssuerTenants, readTenant } from "./tenant-claim.ts";
 
 export const CLOCK_TOLERANCE_SECONDS_DEFAULT = 5;
 const SUBJECT_CHARACTERS_MAX = 256;

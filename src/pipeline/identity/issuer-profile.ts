@@ -1,7 +1,7 @@
 import { subjectProblem } from "./claims.ts";
 import { KEY_KINDS, type KeySource } from "./issuer-keys.ts";
 import { serviceAccountOf, type TokenProfile } from "./profiles.ts";
-import type { IssuerTenants } from "./tenants.ts";
+import type { IssuerTenants } from "./tenant-claim.ts";
 
 /** The rules for the tokens of one issuer: which are valid, and for which audience. */
 export interface IssuerProfile {
@@ -35,6 +35,15 @@ export interface IssuerProfile {
   readonly review?: ((token: string, subject: string) => Promise<void>) | undefined;
   /** Finds out whether tokens can be reviewed. @throws {Error} that says why not */
   readonly probeReview?: (() => Promise<void>) | undefined;
+}
+
+/** Returns the profiles of one issuer whose audience is among those of a token: an issuer may serve agents and operators. */
+export function selectedBy<Profile extends Pick<IssuerProfile, "audience">>(
+  profiles: readonly Profile[],
+  aud: unknown,
+): readonly Profile[] {
+  const audiences: readonly unknown[] = Array.isArray(aud) ? aud : [aud];
+  return profiles.filter(({ audience }) => [audience].flat().some((one) => audiences.includes(one)));
 }
 
 /** How long a reviewed token is used without another review. */

@@ -13,7 +13,7 @@ import { MethodRoom, Methods } from "../../hub/server/methods.ts";
 import { RefusalLines } from "../../hub/server/refusal-lines.ts";
 import { type Served, ServedTenants } from "../../hub/server/served-tenants.ts";
 import { Streams } from "../../hub/server/streams.ts";
-import { speaksFor } from "../../pipeline/identity/tenants.ts";
+import { speaksFor } from "../../pipeline/identity/tenant-claim.ts";
 import type { Config } from "../config/config.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import type { HubSettings } from "./hub-settings.ts";

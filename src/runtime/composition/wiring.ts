@@ -2,6 +2,7 @@ import { createPublicKey, randomBytes, randomUUID } from "node:crypto";
 import type { Approvals } from "../../approvals/types.ts";
 import type { AuditLog } from "../../audit/audit-log.ts";
 import type { JournalLine } from "../../audit/journal/journal.ts";
+import { StartupError } from "../../core/errors.ts";
 import { present } from "../../core/present.ts";
 import { operationsOn } from "../../database/operations.ts";
 import type { Admission } from "../../pipeline/admission.ts";
@@ -10,6 +11,7 @@ import type { ObserverSlot } from "../../pipeline/output-filter.ts";
 import { createProxy } from "../../pipeline/proxy.ts";
 import { createWaitingRoom } from "../../pipeline/waiting-room.ts";
 import type { Config } from "../config/config.ts";
+import { problemOf } from "../config/tenants.ts";
 import type { Modules } from "../module-types.ts";
 import { type Fingerprint, fingerprintOf } from "../reload/fingerprints.ts";
 import { currentCallers, currentRegistry, LiveSnapshots } from "../reload/snapshots.ts";
@@ -61,8 +63,18 @@ const LINGER_MS = 900_000;
  *
  * @throws {StartupError} with all problems at once
  */
-export function assemble(config: Config, modules: Modules, hooks: Hooks & InUse & FoundBefore = {}): Promise<Parts> {
-  return assembleParts(config, { now: clock, monotonic, newId: randomUUID, random: Math.random, ...hooks }, modules);
+export async function assemble(
+  config: Config,
+  modules: Modules,
+  hooks: Hooks & InUse & FoundBefore = {},
+): Promise<Parts> {
+  const capabilities = { now: clock, monotonic, newId: randomUUID, random: Math.random, ...hooks };
+  try {
+    return await assembleParts(config, capabilities, modules);
+  } catch (error) {
+    if (!(error instanceof StartupError)) throw error;
+    throw new StartupError(error.problems.map((problem) => problemOf(config, problem)));
+  }
 }
 
 export type Service = Awaited<ReturnType<typeof wire>>;

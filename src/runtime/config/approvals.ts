@@ -3,6 +3,7 @@ import { isLoopback } from "../../core/network.ts";
 import { permission, ruleConditions } from "../../core/rule-conditions.ts";
 import { APPROVAL_SCOPES, MODES } from "../../core/types.ts";
 import type { Modules } from "../module-types.ts";
+import { DEPLOYMENT } from "./tenant-sections.ts";
 import { count, problemAdder, reloaded, text, uniqueNames } from "./values.ts";
 
 const DAY_SECONDS = 86_400;
@@ -331,7 +332,7 @@ export const approvals = (stores: Modules["approvalStores"]) =>
       /**
        * Name of the deployment. It is part of every plan's digest, so that an approval in one deployment is not valid in another.
        */
-      deployment: z.string().min(1).max(128).default("safe-tool-call"),
+      deployment: z.string().min(1).max(128).default(DEPLOYMENT),
       /**
        * Private key (PEM, P-256 or Ed25519) that signs the receipts of decisions and nothing else. Without it, there are no
        * receipts.

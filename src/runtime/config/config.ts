@@ -16,15 +16,17 @@ import { checkListeners, consoleSection, listenerKeys } from "./listeners.ts";
 import { configMessage, configProblems, fieldOf } from "./problems.ts";
 import { quotas } from "./quotas.ts";
 import { bindings, checkBindings, roles } from "./roles.ts";
+import { FAMILY, type Family, type ReadTenant, TenantProblems } from "./tenant-family.ts";
 import {
+  combinationProblems,
+  derivedTenants,
+  type FieldProblem,
   integrationProblems,
-  TenantProblems,
+  tenantProblems,
   tenants,
-  type WithTenants,
-  type WrittenTenant,
-  withTenantConfigs,
-  writtenTenants,
-} from "./tenants.ts";
+  withoutTenantSections,
+} from "./tenant-problems.ts";
+import type { WrittenTenant } from "./tenant-sections.ts";
 import { count, instanceName, name, problemAdder, reloaded, reloadedKeys, text } from "./values.ts";
 import { checkWorkers, partOfSystem, WORKERS_MAX } from "./workers.ts";
 import { commands, workspace } from "./workspace.ts";
@@ -512,7 +514,7 @@ export function liveKeys(modules: Modules): readonly string[] {
 }
 
 /** The configuration, read once and frozen. `tools` holds paths; in the library, also the tools themselves. */
-export interface Config extends Readonly<z.output<ReturnType<typeof schemaOf>>>, WithTenants {
+export interface Config extends Readonly<z.output<ReturnType<typeof schemaOf>>> {
   /** Directory against which relative paths are resolved. */
   readonly folder: string;
   /** File that the configuration was read from, or another name for it in messages. */
@@ -523,6 +525,7 @@ export interface Config extends Readonly<z.output<ReturnType<typeof schemaOf>>>,
   readonly worker?: number | undefined;
   /** Name of the tenant whose configuration this is; undefined for that of the service itself. */
   readonly tenant?: string | undefined;
+  readonly [FAMILY]?: Family<Config>;
 }
 
 /** A configuration as an embedder or a YAML file may write it. */
@@ -556,36 +559,54 @@ interface ReadOptions {
  * @throws {StartupError} with every error
  */
 export function readConfig(written: unknown, options: ReadOptions, modules: Modules): Config {
-  const { environment, origin } = options;
-  const overridden = withIssuers(withOverrides(written, environment), modules.tokenSources);
-  const { config, problems } = parse(overridden, options, modules);
-  const parsed = writtenTenants(overridden).map((tenant) => parseTenant(tenant, options, modules));
-  const known = [config, ...parsed.map((each) => each.config)].flatMap((each) => each ?? []);
-  const derived = parsed.map((each) => ({
-    ...each,
-    problems: [...each.problems, ...integrationProblems(known, each.config)],
-  }));
-  const inWords = (found: ParsedConfig["problems"]): readonly string[] =>
-    found.map(({ path, message }) => `${origin}: ${fieldOf(path)}: ${message}${overrideHint(path, environment)}`);
-  const all = [...new Set(inWords([...problems, ...derived.flatMap((each) => each.problems)]))];
-  if (config === undefined) throw new StartupError(all);
-  const readable = deepFreeze(
-    withTenantConfigs(
-      config,
-      derived.flatMap((each) => each.config ?? []),
-    ),
+  const overridden = withIssuers(withOverrides(written, options.environment), modules.tokenSources);
+  const { config, problems: own } = parse(withoutTenantSections(overridden), options, modules);
+  const problems = [...own, ...(config === undefined ? [] : combinationProblems(config))];
+  const derived = derivedTenants(overridden).map((tenant) => ({ tenant, ...parseTenant(tenant, options, modules) }));
+  const known = [config, ...derived.map((each) => each.config)].flatMap((each) => each ?? []);
+  const all = derived.map(({ tenant, ...read }): ReadTenant<Config> => {
+    const found = tenantProblems(tenant, read.problems, problems);
+    const texts = textsOf([...found, ...integrationProblems(known, read.config)], options);
+    const family = { tenants: [], written: tenant.service };
+    return {
+      name: tenant.name,
+      problems: texts,
+      ...(texts.length === 0 && read.config && { config: withFamily(read.config, family) }),
+    };
+  });
+  const ofTenants = all.flatMap((tenant) => tenant.problems);
+  const texts = [...new Set([...textsOf(problems, options), ...ofTenants])];
+  if (config === undefined || problems.length > 0) throw new StartupError(texts);
+  const read = withFamily(config, { tenants: all, written: overridden });
+  if (texts.length > 0) throw new TenantProblems(texts, read);
+  return read;
+}
+
+function parseTenant({ name, written }: WrittenTenant, options: ReadOptions, modules: Modules): ParsedConfig {
+  const { config, problems } = parse(written, options, modules);
+  return { problems, ...(config !== undefined && { config: { ...config, tenant: name } }) };
+}
+
+function withFamily(
+  config: Config,
+  { tenants: all, written }: { readonly tenants: Family<Config>["tenants"]; readonly written: unknown },
+): Config {
+  const isAlone = all.length === 0 && config.tenant === undefined;
+  const family =
+    isAlone || !isTable(written) ? {} : { [FAMILY]: Object.freeze({ written, tenants: Object.freeze(all) }) };
+  return deepFreeze({ ...config, ...family });
+}
+
+function textsOf(problems: readonly FieldProblem[], { origin, environment }: ReadOptions): readonly string[] {
+  const texts = problems.map(
+    ({ path, message }) => `${origin}: ${fieldOf(path)}: ${message}${overrideHint(path, environment)}`,
   );
-  if (problems.length > 0) throw new StartupError(all);
-  if (all.length > 0)
-    throw new TenantProblems(all, readable, (name) =>
-      inWords(derived.find((each) => each.name === name)?.problems ?? []),
-    );
-  return readable;
+  return [...new Set(texts)];
 }
 
 interface ParsedConfig {
   readonly config?: Config;
-  readonly problems: ReturnType<typeof configProblems>;
+  readonly problems: readonly FieldProblem[];
 }
 
 function parse(written: unknown, { folder, environment, origin }: ReadOptions, modules: Modules): ParsedConfig {
@@ -593,16 +614,9 @@ function parse(written: unknown, { folder, environment, origin }: ReadOptions, m
   if (!parsed.success) return { problems: configProblems(parsed.error.issues) };
   const worker = workerIn(environment);
   const searchPath = environment["PATH"] ?? "";
-  const config = { ...parsed.data, folder, origin, searchPath, ...(worker !== undefined && { worker }) };
-  return { config, problems: [] };
-}
-
-function parseTenant({ name, written, pathOf }: WrittenTenant, options: ReadOptions, modules: Modules) {
-  const { config, problems } = parse(written, options, modules);
   return {
-    ...(config !== undefined && { config: deepFreeze({ ...config, tenant: name }) }),
-    problems: problems.map(({ path, message }) => ({ path: pathOf(path), message })),
-    name,
+    config: { ...parsed.data, folder, origin, searchPath, ...(worker !== undefined && { worker }) },
+    problems: [],
   };
 }
 
@@ -614,13 +628,26 @@ function workerIn(environment: Environment): number | undefined {
   return text === undefined || !/^[1-9]\d{0,3}$/.test(text) ? undefined : Number(text);
 }
 
+type AuditOf = Pick<Config, "audit" | "tenant">;
+
+/** Returns the path of the key that signs the audit's checkpoints. */
+export function checkpointKeyFileOf(config: AuditOf): string {
+  return config.audit.checkpointKeyFile ?? ownCheckpointKeyFile(auditDirOfService(config), config.tenant);
+}
+
 /**
- * Returns the path of the key that signs the audit's checkpoints. The one that the service creates itself lies next to the audit
- * directory: whoever copies the directory for an auditor must not copy the key.
+ * Returns the path of the key that the service creates itself, for itself or for a tenant. It lies next to the service's audit directory:
+ * whoever copies the directory for an auditor must not copy the key.
  */
-export function checkpointKeyFileOf({ audit: { dir, checkpointKeyFile } }: Pick<Config, "audit">): string {
+export function ownCheckpointKeyFile(dir: string, tenant: string | undefined): string {
   const name = basename(dir);
-  return checkpointKeyFile ?? join(dir, "..", /^\.*$/.test(name) ? "audit.key" : `${name}.key`);
+  const own = tenant === undefined ? "" : `.${tenant}`;
+  return join(dir, "..", `${/^\.*$/.test(name) ? "audit" : name}${own}.key`);
+}
+
+/** Returns the audit directory of the service, in which each tenant has a folder. */
+export function auditDirOfService({ audit: { dir }, tenant }: AuditOf): string {
+  return tenant === undefined ? dir : join(dir, "..", "..");
 }
 
 /**

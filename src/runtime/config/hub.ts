@@ -1,10 +1,9 @@
 import { z } from "zod";
 import { isLoopback } from "../../core/network.ts";
-import { type IssuerTenants, speaksFor } from "../../pipeline/identity/tenants.ts";
+import { type IssuerTenants, speaksFor } from "../../pipeline/identity/tenant-claim.ts";
 import type { Modules } from "../module-types.ts";
 import { workloadIssuer } from "./jwt.ts";
-import { tenantName } from "./tenants.ts";
-import { problemAdder, reloaded, text } from "./values.ts";
+import { problemAdder, reloaded, tenantName, text } from "./values.ts";
 
 /** Declares the section `hub`: the hub's end with `listen`, or the member's with `url`. */
 

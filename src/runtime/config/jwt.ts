@@ -3,8 +3,7 @@ import { isTable } from "../../core/json.ts";
 import { permission } from "../../core/rule-conditions.ts";
 import type { TOKEN_SOURCES } from "../../pipeline/identity/token-sources.ts";
 import type { Modules } from "../module-types.ts";
-import { tenantName } from "./tenants.ts";
-import { problemAdder, repeated, text } from "./values.ts";
+import { problemAdder, repeated, tenantName, text } from "./values.ts";
 
 /** Declares whose tokens are accepted: every key and default of the section `jwt`. */
 

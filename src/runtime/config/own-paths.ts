@@ -4,9 +4,9 @@ import { parseDocument } from "yaml";
 import { sha256Hex } from "../../core/digest.ts";
 import { isBelow, type OwnPath } from "../../core/target-kind.ts";
 import { tenantFile } from "../../core/tenant-names.ts";
-import { type Config, checkpointKeyFileOf, pathFrom } from "./config.ts";
+import { auditDirOfService, type Config, checkpointKeyFileOf, ownCheckpointKeyFile, pathFrom } from "./config.ts";
 import { readPlainFile } from "./plain-file.ts";
-import { tenantConfigs } from "./tenants.ts";
+import { sectionsOfOthers } from "./tenants.ts";
 
 /** Configuration keys whose values are the service's own files or directories. */
 export const PATH_KEY =
@@ -23,11 +23,50 @@ const DOCUMENT_KEY = /(?:^|\.)openapi$/;
  * Returns all of the service's own paths that agents must not access: configuration, manifests, contracts, keys, audit, stores.
  */
 export function ownPaths(config: Config): readonly OwnPath[] {
-  return namedPaths(config).map(({ field, path }) => ({ field, path: nearestRealPath(path) }));
+  return [...namedPaths(config), ...pathsOfOthers(config)].map(({ field, path }) => ({
+    field,
+    path: nearestRealPath(path),
+  }));
+}
+
+/** Returns the paths of the service and its other tenants, which agents of a tenant must not access either. */
+function pathsOfOthers(config: Config): readonly OwnPath[] {
+  const { tenants, ...service } = sectionsOfOthers(config);
+  const dir = auditDirOfService(config);
+  const others = [...(config.tenant === undefined ? [] : [undefined]), ...Object.keys(tenants)];
+  return [
+    ...pathsIn(config, service),
+    ...Object.entries(tenants).flatMap(([name, sections]) =>
+      pathsIn(config, sections).map(({ field, path }) => ({ field: `tenants.${name}.${field}`, path })),
+    ),
+    ...others.flatMap((name) => [
+      { field: "audit.checkpointKeyFile", path: pathFrom(config, ownCheckpointKeyFile(dir, name)) },
+      ...storeOf(config, name),
+    ]),
+  ];
+}
+
+/** Returns the path of a tenant's database in a file; that of the service itself is a value of the configuration. */
+function storeOf(config: Config, tenant: string | undefined): readonly OwnPath[] {
+  const { store } = config.approvals;
+  if (store === undefined || tenant === undefined) return [];
+  return [{ field: "approvals.store", path: tenantFile(pathFrom(config, store.replace(FILE_URL, "")), tenant) }];
 }
 
 /** Returns the same paths without resolving links. */
 export function namedPaths(config: Config): readonly OwnPath[] {
+  const { folder: _, searchPath: __, origin, ...sections } = config;
+  const paths = [...pathsIn(config, sections), ...storeOf(config, config.tenant)];
+  if (config.audit.checkpointKeyFile === undefined) {
+    paths.push({ field: "audit.checkpointKeyFile", path: pathFrom(config, checkpointKeyFileOf(config)) });
+  }
+  if (statSync(origin, { throwIfNoEntry: false })?.isFile() === true) {
+    paths.push({ field: "the configuration", path: pathFrom(config, origin) });
+  }
+  return paths;
+}
+
+function pathsIn(config: Pick<Config, "folder">, named: Readonly<Record<string, unknown>>): readonly OwnPath[] {
   const paths: OwnPath[] = [];
   const add = (field: string, path: string): void => {
     const absolute = pathFrom(config, path);
@@ -46,16 +85,11 @@ export function namedPaths(config: Config): readonly OwnPath[] {
     }
   };
   // What is for agents, and sections whose keys and texts are names, patterns and claims.
-  const { workspace, roles, bindings, limits, redaction, ...others } = config;
-  const { tools, folder, searchPath, origin, ...sections } = others;
-  for (const [index, source] of tools.entries()) if (typeof source === "string") add(`tools[${index}]`, source);
+  const { workspace, roles, bindings, limits, redaction, tools = [], ...sections } = named;
+  for (const [index, source] of (Array.isArray(tools) ? tools : []).entries()) {
+    if (typeof source === "string") add(`tools[${index}]`, source);
+  }
   visit(sections, "");
-  if (config.audit.checkpointKeyFile === undefined) add("audit.checkpointKeyFile", checkpointKeyFileOf(config));
-  const { store } = config.approvals;
-  const path = pathFrom(config, store?.replace(FILE_URL, "") ?? "");
-  const tenants = [config, ...tenantConfigs(config)].flatMap(({ tenant }) => tenant ?? []);
-  if (store !== undefined) for (const tenant of tenants) add("approvals.store", tenantFile(path, tenant));
-  if (statSync(origin, { throwIfNoEntry: false })?.isFile() === true) add("the configuration", origin);
   return paths;
 }
 

@@ -17,6 +17,14 @@ export const instanceName = z
     "must be a name of letters, digits, dash, up to 63 characters",
   );
 
+/** Name of a tenant. It is part of paths, of a database schema and of labels. */
+export const tenantName = z
+  .string()
+  .regex(
+    /^[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?$/,
+    "must be a name of lowercase letters, digits and dashes, up to 40 characters, that begins with a letter",
+  );
+
 export const count = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
 
 /** Returns a function that reports a problem of the value being refined. A text is a path with dots. */

@@ -3,6 +3,7 @@ import { errorText } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
 import type { Json } from "../../core/types.ts";
 import type { Config } from "../config/config.ts";
+import { problemOf } from "../config/tenants.ts";
 import { watchFiles } from "../config/watched-files.ts";
 import { forgetModules } from "../manifests/fresh-modules.ts";
 import { type Fingerprint, fingerprintOf, restartProblems, startupFileProblems } from "./fingerprints.ts";
@@ -171,7 +172,7 @@ export class Reload<Content extends Reloadable> {
       ...restartProblems(former.config, config, liveKeys),
       ...startupFileProblems(this.#fingerprint, fingerprint, liveKeys),
     ];
-    if (problems.length > 0) throw new StartupError(problems);
+    if (problems.length > 0) throw new StartupError(problems.map((problem) => problemOf(config, problem)));
     const content = await build(config, former, fingerprint);
     if (fingerprintOf(config).inputsSha256 === inputsSha256) return this.#adopt(content, fingerprint, by);
     await this.#discard(content);

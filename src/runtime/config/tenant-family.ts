@@ -1,0 +1,31 @@
+import { StartupError } from "../../core/errors.ts";
+import type { Section } from "./tenant-sections.ts";
+
+/** A tenant's configuration, or what is wrong with it. */
+export interface ReadTenant<Read> {
+  readonly name: string;
+  readonly config?: Read | undefined;
+  /** With the name of the configuration's file. */
+  readonly problems: readonly string[];
+}
+
+/** What a configuration knows of the others in its file. A spread copy keeps it; whoever lists the keys does not see it. */
+export const FAMILY = Symbol("tenants");
+
+export interface Family<Read> {
+  /** The service's configuration as written, with those of all tenants. */
+  readonly written: Section;
+  /** All tenants, in the order in which they are written; none in a tenant's configuration. */
+  readonly tenants: readonly ReadTenant<Read>[];
+}
+
+/** Only tenants have problems: a running service adopts everything else. A start is refused. */
+export class TenantProblems<Read> extends StartupError {
+  /** The configuration of the service, with all tenants. */
+  readonly config: Read;
+
+  constructor(problems: readonly string[], config: Read) {
+    super(problems);
+    this.config = config;
+  }
+}
