@@ -66,8 +66,9 @@ class Dispatch implements TenantDispatch {
   readonly #choice: TenantChoice;
   /** Endpoints whose requests are signed: the name in the path says whose they are. */
   readonly #signed = new RouteTable<undefined>();
-  /** The turn of the service itself. */
-  readonly #ownTurn: RequestTurn;
+  readonly #own: Pick<TenantAnswering, "turn" | "callers">;
+  /** The turn of requests with a token that nobody has verified yet. */
+  readonly #unverified: RequestTurn;
   readonly #isIntegrationOf: readonly (readonly [tenant: string, isIntegration: (name: string) => boolean])[];
 
   constructor(tenants: readonly ServedTenant[], choice: TenantChoice, listener: TenantListener) {
@@ -77,7 +78,11 @@ class Dispatch implements TenantDispatch {
     this.#choice = choice;
     const parts = { ...listener.parts, sessions: this.sessions };
     const turns = new Turns({ now: parts.clock });
-    this.#ownTurn = turns.join((waitedMs) => parts.shedding?.noteWait(waitedMs));
+    this.#unverified = turns.join();
+    this.#own = {
+      turn: turns.join((waitedMs) => parts.shedding?.noteWait(waitedMs)),
+      callers: parts.callers,
+    };
     this.#tenants = new Map(
       tenants.map((each) => [each.name, new TenantAnswering(each, { ...listener, parts, turns })]),
     );
@@ -93,11 +98,17 @@ class Dispatch implements TenantDispatch {
     const integration = this.#integrationIn(raw);
     const presented = integration === undefined ? await this.#presentedBy(raw) : {};
     const tenant = this.#tenants.get((integration === undefined ? this.#choice(presented) : integration.tenant) ?? "");
-    const waiting = (tenant?.turn ?? this.#ownTurn).next();
+    const waiting = this.#turnOf(tenant ?? this.#own, raw).next();
     if (waiting !== undefined) await waiting;
     if (tenant === undefined) return own(exchange);
     const isShown = integration !== undefined || tenant.isLikeService(raw) || (await tenant.knows(presented));
     return isShown ? tenant.answer(exchange) : own(exchange);
+  }
+
+  /** Tokens that merely name a tenant must not delay those of its callers: whoever sends a new one waits behind other new ones. */
+  #turnOf({ turn, callers }: Pick<TenantAnswering, "turn" | "callers">, { headers }: ReceivedRequest): RequestTurn {
+    const { authorization } = headers;
+    return authorization === undefined || callers.knows(authorization) ? turn : this.#unverified;
   }
 
   close(): void {
@@ -156,18 +167,18 @@ class SettledSessions implements SessionSource {
 /** The endpoints of one tenant at one listener, with everything that their requests share. */
 class TenantAnswering {
   readonly routes: ReturnType<typeof routesOf>;
+  readonly turn: RequestTurn;
+  readonly callers: CallerVerifier;
   readonly #answering: Answering;
-  readonly #callers: CallerVerifier;
   readonly #table = new RouteTable<AnswerFunction>();
   /** Routes at which the service itself refuses a wrong token in the same way. */
   readonly #alike = new RouteTable<undefined>();
-  readonly turn: RequestTurn;
 
   constructor(tenant: ServedTenant, { name, parts, own, routes, turns }: TenantListener & { readonly turns: Turns }) {
     const shedding = parts.shedding?.another();
     this.turn = turns.join((waitedMs) => shedding?.noteWait(waitedMs));
     const { callers, metrics, journal, logError, concurrentRequestsMax, limits } = tenant;
-    this.#callers = callers;
+    this.callers = callers;
     this.routes = routesOf([...own, ...tenant.endpoints], name, parts);
     const keyOf = ({ path, endpoint: { method, audience } }: Route): string => `${method} ${path} ${audience}`;
     const served = new Set(routes.filter(({ endpoint }) => endpoint.audience !== "anybody").map(keyOf));
@@ -198,7 +209,7 @@ class TenantAnswering {
   async knows({ authorization, certificate }: Presented): Promise<boolean> {
     for (const audience of ["agents", "operators"] as const) {
       try {
-        await this.#callers.verify(authorization, audience, certificate);
+        await this.callers.verify(authorization, audience, certificate);
         return true;
       } catch (error) {
         if (!(error instanceof Refusal)) throw error;

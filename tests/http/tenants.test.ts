@@ -1,11 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mint, type Verified } from "../../src/core/evidence.ts";
 import { openListeners } from "../../src/http/connections/listening.ts";
-import { type Endpoint, endpoint, endpointsWith, perListener } from "../../src/http/endpoint.ts";
+import { type Endpoint, endpoint, endpointsWith, perListener, routesOf } from "../../src/http/endpoint.ts";
+import type { HttpExchange } from "../../src/http/exchange.ts";
 import { createMetrics } from "../../src/http/metrics.ts";
 import type { ServedTenant } from "../../src/http/server-options.ts";
 import { Tenants } from "../../src/http/tenants.ts";
 import { type CallerVerifier, createCallerVerifier } from "../../src/pipeline/caller-context.ts";
+import type { TenantChoice } from "../../src/pipeline/identity/tenants.ts";
+import { REQUESTS_PER_TURN } from "../../src/pipeline/limits/turns.ts";
 import { until } from "../support/until.ts";
 import { AGENTS_SERVERS } from "./agents-servers.ts";
 import { LIMITS } from "./front/front-stand.ts";
@@ -203,5 +206,52 @@ describe.each(AGENTS_SERVERS)("with the HTTP server %s, a request is answered by
     waiting.length = 0;
     await own.close();
     expect(await Promise.all(answers)).toEqual(["acme ends", "globex ends", "service ends"]);
+  });
+});
+
+describe("requests that arrive at once", () => {
+  const choice: TenantChoice = ({ authorization = "" }) => /^Bearer (acme|globex)/.exec(authorization)?.[1];
+
+  /** Sends these tokens in one turn of the event loop; returns those that are answered in the same turn. */
+  async function inOneTurn(tokens: readonly string[]): Promise<readonly string[]> {
+    const own = callersOf("service");
+    const parts = serverParts({ callers: own, clock, journal: async () => {}, limits: LIMITS });
+    const served = new Tenants([tenant("acme", "chat"), tenant("globex", "desk")], { own, choice });
+    const dispatch = served.on({
+      name: "agents",
+      parts,
+      own: [],
+      routes: routesOf(endpointsOf("service"), "agents", parts),
+    });
+    const answered: string[] = [];
+    const answers = tokens.map(async (token) => {
+      const raw = { method: "GET", url: "/counted", headers: { authorization: `Bearer ${token}` }, socket: {} };
+      const exchange = { raw, params: {} } as unknown as HttpExchange;
+      await dispatch.answer(exchange, async () => plain);
+      answered.push(token);
+    });
+    // Runs before the next turn, which is asked for later.
+    const first = await new Promise<readonly string[]>((resolve) => setImmediate(() => resolve([...answered])));
+    await Promise.all(answers);
+    expect(answered).toHaveLength(tokens.length);
+    return first;
+  }
+
+  const many = (token: string) => Array.from({ length: 3 * REQUESTS_PER_TURN }, () => token);
+  const countOf = (tokens: readonly string[]) =>
+    Object.fromEntries(
+      Map.groupBy(tokens, (token) => token)
+        .entries()
+        .map(([token, all]) => [token, all.length]),
+    );
+
+  test("are answered by turns: one tenant's wait for none of another's or the service's", async () => {
+    const first = await inOneTurn([...many("acme"), "globex", "service"]);
+    expect(countOf(first)).toEqual({ acme: REQUESTS_PER_TURN, globex: 1, service: 1 });
+  });
+
+  test("with tokens that merely name a tenant delay none of that tenant's callers", async () => {
+    const first = await inOneTurn([...many("acme, says the forger"), ...many("a forger"), "acme", "service"]);
+    expect(countOf(first)).toEqual({ "acme, says the forger": REQUESTS_PER_TURN, acme: 1, service: 1 });
   });
 });
