@@ -66,7 +66,7 @@ export function endpointsWith(parts: GivenParts): Promise<readonly Endpoint[]> {
 }
 
 /** A valid body where one is demanded: bodies are checked before tokens. */
-export function bodyOf({ body, path }: Endpoint): string | undefined {
+export function bodyOf({ body, path }: Pick<Endpoint, "body" | "path">): string | undefined {
   if (body === undefined) return undefined;
   const found = BODIES.find((value) => body.safeParse(value).success);
   if (found === undefined) throw new Error(`add a valid body of ${path} to BODIES`);

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Endpoint } from "../../src/http/endpoint.ts";
-import { bodyOf, ENDPOINTS } from "../http/server-parts.ts";
+import { bodyOf, CONSOLE_ENDPOINTS, ENDPOINTS } from "../http/server-parts.ts";
 import type { Reply } from "../support/asking-service.ts";
 import { TENANTS, TenantsWorld } from "./tenants-world.ts";
 
@@ -80,35 +80,48 @@ for (const http of ["built-in", "fastify"] as const) {
       expect(world.done).toEqual({ acme: ["a"], globex: [] });
     });
 
-    test("a forged token learns nothing of which tenants there are: at every route, every name gets one answer", async () => {
-      const routes = [...ENDPOINTS, { method: "GET", path: "/nothing" }, { method: "PATCH", path: "/tenants" }];
-      const different: unknown[] = [];
-      for (const { method, path, ...endpoint } of routes) {
-        if (path === "/mcp" && method === "GET") continue;
-        const answers = await Promise.all(
-          ["acme", "globex", "initech", undefined].map(async (tenant) => {
-            const token = await world.issuers.token({
-              ...{ kind: "other key", sub: "eve", permissions: [] },
-              claims: { tenant },
-            });
-            const { http: status, headers, body } = await sent(world, { ...endpoint, method, path } as Endpoint, token);
-            return JSON.stringify([status, headers.get("allow"), headers.get("www-authenticate"), shown(body)]);
-          }),
-        );
-        if (new Set(answers).size > 1) different.push([method, path, answers.map((text) => text.slice(0, 120))]);
-      }
-      expect(different).toEqual([]);
-    });
+    test.each(["agents", "console"] as const)(
+      "on the listener %s, a forged token learns nothing of which tenants there are: every name gets one answer at each route",
+      async (listener) => {
+        const different: unknown[] = [];
+        for (const endpoint of ROUTES) {
+          const answers = await Promise.all(
+            ["acme", "globex", "initech", undefined].map(async (tenant) => {
+              const order = { kind: "other key", sub: "eve", permissions: [], claims: { tenant } } as const;
+              const reply = await sent(world, endpoint, await world.issuers.token(order), listener);
+              return shown(reply);
+            }),
+          );
+          if (new Set(answers).size > 1) different.push([endpoint.method, endpoint.path, answers]);
+        }
+        expect(different).toEqual([]);
+      },
+    );
   });
 }
 
+type Route = Pick<Endpoint, "method" | "path" | "body">;
+
+const ROUTES: readonly Route[] = [
+  ...[...ENDPOINTS, ...CONSOLE_ENDPOINTS],
+  { method: "GET", path: "/nothing" },
+  // Another method than that of the service's own endpoint.
+  { method: "PUT", path: "/tenants" },
+];
+
 /** Sends a valid request to an endpoint. */
-function sent(world: TenantsWorld, endpoint: Endpoint, token: string): Promise<Reply> {
-  const { method, path } = endpoint;
+function sent(
+  world: TenantsWorld,
+  route: Route,
+  token: string,
+  listener: "agents" | "console" = "agents",
+): Promise<Reply> {
+  const { method, path } = route;
   const isMcp = path === "/mcp";
-  const body = isMcp || path === "/call" ? CALLS[path] : bodyOf(endpoint);
+  const body = CALLS[path] ?? bodyOf(route);
   const stream = { accept: "text/event-stream", "mcp-protocol-version": "2025-11-25" };
-  return world.send(method, path.replaceAll(/:\w+/g, ID), {
+  const url = listener === "agents" ? world.url : world.consoleUrl;
+  return world.send(method, new URL(path.replaceAll(/:\w+/g, ID), url).href, {
     token,
     ...(method === "GET" ? isMcp && { headers: stream } : body !== undefined && { body }),
   });
@@ -116,6 +129,8 @@ function sent(world: TenantsWorld, endpoint: Endpoint, token: string): Promise<R
 
 const CALLS: Readonly<Record<string, unknown>> = {
   "/call": { tool: "notes_read", args: { text: "a" } },
+  "/console/session": { token: "x" },
+  "/console/sign-in": {},
   "/mcp": { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "notes_read", arguments: { text: "a" } } },
 };
 
@@ -126,6 +141,7 @@ function codeOf(body: Reply["body"]): { readonly code: string; readonly message:
     : error;
 }
 
-function shown(body: Reply["body"]): unknown {
-  return typeof body === "string" ? body : JSON.stringify(body)?.replace(/"traceId":"[^"]+"/, "");
+function shown({ http, headers, body }: Reply): string {
+  const text = typeof body === "string" ? body : JSON.stringify(body).replace(/"traceId":"[^"]+"/, "");
+  return [http, headers.get("allow"), headers.get("www-authenticate"), text].join("\n");
 }

@@ -127,9 +127,9 @@ export class TenantsWorld extends AskingService {
     return this.asAgent(tenant, "POST", "/call", { headers, body: { tool, args: { text }, ...more } });
   }
 
-  /** Keeps answers that are not JSON as they are. */
+  /** Keeps answers that are not JSON as they are. A path can be a whole URL: of the console. */
   override async send(method: string, path: string, { token, body, headers = {} }: Sent): Promise<Reply> {
-    const response = await fetch(`${this.url}${path}`, {
+    const response = await fetch(new URL(path, this.url), {
       method,
       headers: {
         ...(token !== undefined && { authorization: `Bearer ${token}` }),
