@@ -42,6 +42,20 @@ function isJsonObject(text: string): boolean {
   }
 }
 
+/** Returns the first line about a refused reload: in a service with tenants, others may have adopted their part. */
+export function refusedReload({
+  service,
+  tenants,
+}: {
+  readonly service?: unknown;
+  readonly tenants?: unknown;
+}): string {
+  const parts = [["the service itself", service], ...Object.entries(isTable(tenants) ? tenants : {})];
+  const adopted = parts.flatMap(([name, outcome]) => (outcome === "changed" ? [printable(String(name))] : []));
+  if (adopted.length === 0) return "refused; the previous configuration stays in use:";
+  return `refused in part; the changed configuration is in use for ${adopted.join(", ")} only:`;
+}
+
 /** Reading the whole configuration again takes as long as a start. */
 const TIMEOUT_MS = 180_000;
 
@@ -51,10 +65,10 @@ export async function reload(options: ClientOptions): Promise<void> {
   const { status, body } = answer;
   if (status !== 200) process.exitCode = EXIT.failed;
   if (options.json === true) return reportChange(() => print.json(body ?? {}));
-  const { problems, generation, hash }: Readonly<Record<string, unknown>> = isTable(body) ? body : {};
+  const { problems, generation, hash, service, tenants }: Readonly<Record<string, unknown>> = isTable(body) ? body : {};
   if (status === 422 && Array.isArray(problems)) {
     const lines = problems.map((problem) => `  ${printable(String(problem))}`);
-    throw new CommandError(EXIT.failed, "refused; the previous configuration stays in use:", ...lines);
+    throw new CommandError(EXIT.failed, refusedReload({ service, tenants }), ...lines);
   }
   if (status !== 200) throw new CommandError(EXIT.failed, problemOf(answer));
   if (typeof generation !== "number" || typeof hash !== "string") return unknownAnswer();

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { join } from "node:path";
+import { refusedReload } from "../../src/cli/call.ts";
 import { journalEntries } from "../support/audit-files.ts";
 import { manifest, ReloadService } from "../support/reload-service.ts";
 import { type TenantName, TenantTokens } from "../support/tenant-service.ts";
@@ -63,6 +64,9 @@ describe("a reload of the service", () => {
     ]);
     expect(body.problems).not.toEqual([]);
     for (const problem of body.problems) expect(problem).toStartWith("tenants.acme");
+    expect(refusedReload(body)).toBe(
+      "refused in part; the changed configuration is in use for the service itself, globex only:",
+    );
     expect(await says()).toEqual(["second", "acme 1", "globex 2"]);
     expect([journaled("acme", "configuration.refused"), journaled("globex", "configuration.refused")]).toEqual([1, 0]);
     change();
