@@ -107,7 +107,7 @@ describe("the example with tenants", () => {
 
   test("the commands of the page verify the log of a tenant alone, with its own key", async () => {
     const commands = blockNamed(`${PAGE}: stc audit keys`).text.trim();
-    const [keys = "", verify = ""] = commands.replaceAll("audit-logs/", join(service.folder, "audit/")).split("\n");
+    const [keys = "", verify = ""] = commands.replaceAll("audit-logs", join(service.folder, "audit")).split("\n");
     const [print = "", file = ""] = keys.split(" > ");
     await service.stop();
     const printed = await runStc(print.split(" ").slice(1));

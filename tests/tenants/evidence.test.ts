@@ -17,7 +17,7 @@ const ALL: readonly TenantName[] = [undefined, "acme", "globex"];
 const service = new TenantService();
 const outside = mkdtempSync(join(tmpdir(), "stc-tenant-evidence-"));
 const dirOf = (tenant: TenantName): string => join(service.folder, "audit", ...(tenant ? ["tenants", tenant] : []));
-const keyFileOf = (tenant: TenantName): string => `${dirOf(tenant)}.key`;
+const keyFileOf = (tenant: TenantName): string => `${dirOf(undefined)}${tenant === undefined ? "" : `.${tenant}`}.key`;
 const publicKeyOf = (tenant: TenantName) => createPublicKey(createPrivateKey(readFileSync(keyFileOf(tenant))));
 const pemOf = (tenant: TenantName): string => String(publicKeyOf(tenant).export({ type: "spki", format: "pem" }));
 const named = ALL.map((tenant) => [tenant ?? "the service itself", tenant] as const);
@@ -94,8 +94,9 @@ describe("while the service runs", () => {
   });
 
   test("a second service cannot write the log of a tenant", async () => {
-    const second = new TenantService({ folder: service.folder, audit: "audit/tenants/acme" });
-    expect(second.start()).rejects.toThrow(/audit\/tenants\/acme is already in use/);
+    const second = new TenantService({ folder: service.folder });
+    const audit = { dir: "audit/tenants/acme", checkpointKeyFile: "./audit.acme.key" };
+    expect(second.start({ audit })).rejects.toThrow(/audit\/tenants\/acme is already in use/);
   });
 });
 
