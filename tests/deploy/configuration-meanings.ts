@@ -57,7 +57,8 @@ export const MEANINGS: Readonly<Record<string, string>> = {
   "approvals.idempotencySeconds": "How long an `Idempotency-Key` is remembered.",
   "approvals.retentionDays": "Days to keep ended approval requests.",
   "approvals.sweepEverySeconds": "Time between two searches for expired requests, grants and sessions.",
-  "limits.concurrentCallsMax": "Calls that may run at once; beyond it calls are refused with OVERLOADED.",
+  "limits.concurrentCallsMax":
+    "Calls that may run at once; beyond it calls are refused with OVERLOADED. With tenants, the service's own is the capacity of the process, which they share.",
   "limits.concurrentCallsPerCallerMax":
     "Calls of one caller that may run at once; beyond it they are refused with RATE_LIMITED.",
   "log.level": "Level of the operational log on standard output. The audit has no level.",
