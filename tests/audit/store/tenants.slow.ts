@@ -23,6 +23,8 @@ import {
   storeQuery,
   writeReplica,
 } from "../../support/stored-logs.ts";
+import { type TenantName, TenantService } from "../../support/tenant-service.ts";
+import { until } from "../../support/until.ts";
 import { keys, writeLog } from "../support/chained-log.ts";
 
 /** One store that the logs of a service and of its tenants fill. Who is bound to one of them gets nothing of the others. */
@@ -35,6 +37,10 @@ let url: string;
 const closing: (() => Promise<unknown>)[] = [];
 
 const receiver = (): Receiver => receiverAt(url, join(folder, "url"));
+
+function logOf({ folder: home }: TenantService, tenant: TenantName): string {
+  return join(home, "audit", ...(tenant === undefined ? [] : ["tenants", tenant]));
+}
 
 function receiverAt(address: string, urlFile = join(mkdtempSync(join(folder, "url-")), "url")): Receiver {
   writeFileSync(urlFile, `${address}\n`);
@@ -155,6 +161,53 @@ describe.skipIf(native === undefined)("a store that several tenants share", () =
           .map((line) => JSON.parse(line).tenant),
       ),
     ).toEqual(new Set(["globex"]));
+  });
+
+  describe("and that a real service fills and asks", () => {
+    const service = new TenantService();
+    const ids = new Map<TenantName, string>();
+    beforeAll(async () => {
+      const shared = await server.createDatabase("shared");
+      writeFileSync(join(service.folder, "store.url"), shared, { mode: 0o600 });
+      const audit = { storeUrlFile: "./store.url", export: [{ type: "postgres", urlFile: "./store.url" }] };
+      await service.start({ audit: { dir: "audit", ...audit } }, { acme: { audit }, globex: { audit } });
+      for (const tenant of TENANTS) {
+        const { body } = await service.callTo(tenant, "do_read");
+        ids.set(tenant, body.traceId);
+      }
+      const query = "SELECT count(*)::int AS calls FROM audit_lines WHERE stream = 'calls'";
+      await until("all lines", async () => {
+        // The exporters create the table.
+        const [row] = await server.send(query, "shared").catch(() => []);
+        return row?.["calls"] === 3 ? true : undefined;
+      });
+    });
+    afterAll(() => service.end());
+
+    test.each(TENANTS.map((tenant) => [tenant ?? "the service", tenant] as const))(
+      "operators of %s are answered from its own lines",
+      async (_, tenant) => {
+        const token = await service.operatorOf(tenant, ["audit:read"]);
+        const ask = (path: string) => service.send("GET", path, { token });
+        const { body } = await ask("/audit");
+        expect([body.source, body.entries.map((entry: { traceId: string }) => entry.traceId)]).toEqual([
+          "fleet",
+          [ids.get(tenant)],
+        ]);
+        const own = [logIdIn(logOf(service, tenant), "calls"), logIdIn(logOf(service, tenant), "journal")];
+        for (const { log } of body.fleet.logs) expect(own).toContain(log);
+        expect((await ask(`/audit/stats?from=1h`)).body.calls).toBe(1);
+        for (const other of TENANTS) {
+          expect((await ask(`/audit?tenant=${other ?? "none"}`)).body.entries).toHaveLength(
+            other === tenant && other !== undefined ? 1 : 0,
+          );
+          expect((await ask(`/audit/${ids.get(other)}`)).http).toBe(other === tenant ? 200 : 404);
+          // The hash of a log's first line begins with the log's id.
+          const log = logIdIn(logOf(service, other), "calls");
+          expect((await ask(`/audit?text=${log}`)).body.entries).toHaveLength(other === tenant ? 1 : 0);
+        }
+      },
+    );
   });
 
   test("an exporter that may not change tables of an earlier version stores the service's lines, and no line of a tenant", async () => {
