@@ -6,6 +6,7 @@ import { type Connection, connect } from "../runtime/composition/connections.ts"
 import { roleNotes } from "../runtime/composition/roles.ts";
 import { clock, type Parts } from "../runtime/composition/wiring.ts";
 import type { Config } from "../runtime/config/config.ts";
+import { problemOf, tenantConfigs } from "../runtime/config/tenants.ts";
 import { type MatrixRow, matrixOf, protectionNotes } from "../runtime/inventory/inventory.ts";
 import type { VerdictRow } from "../runtime/replay/matrix.ts";
 import { type ConfigurationOptions, configuration, withParts, withPartsOf } from "./configuration.ts";
@@ -20,22 +21,23 @@ interface CheckOptions extends ConfigurationOptions {
   readonly connect?: boolean;
 }
 
-/** `stc check`: reports everything that would prevent the service from starting, all at once. */
+/**
+ * `stc check`: reports everything that would prevent the service from starting, all at once: of the service itself and all its
+ * tenants, or of one tenant.
+ */
 export async function check(options: CheckOptions): Promise<void> {
   try {
     const { config } = await configuration(options);
-    const connections = options.connect === true ? await connect(config, MODULES, clock) : [];
-    const failed = connections.flatMap(({ field, problem }) => (problem === undefined ? [] : [`${field}: ${problem}`]));
-    try {
-      await withPartsOf(config, async (parts, nowMs) => {
-        if (failed.length > 0) throw new StartupError([]);
-        if (options.matrix !== true) return showParts(parts, config, { ...options, nowMs, connected: connections });
-        const { verdictsOf } = await import("../runtime/replay/matrix.ts");
-        showMatrix(matrixOf(toolsOf(parts), config, nowMs), await verdictsOf(parts, config), options);
-      });
-    } catch (error) {
-      throw error instanceof StartupError ? new StartupError([...error.problems, ...failed]) : error;
-    }
+    const checked: Checked[] = [];
+    for (const each of [config, ...tenantConfigs(config)]) checked.push(await checkOf(each, options));
+    const problems = checked.flatMap((each) => each.problems);
+    if (problems.length > 0) throw new StartupError([...new Set(problems)]);
+    const [own, ...tenants] = checked;
+    if (options.matrix === true) own?.showMatrix?.();
+    else if (options.json === true) {
+      const inside = tenants.map((each) => ({ tenant: each.tenant, ...each.found }));
+      print.json({ ok: true, ...own?.found, ...(inside.length > 0 && { tenants: inside }), problems: [] });
+    } else for (const each of checked) showFound(each);
   } catch (error) {
     if (!(error instanceof StartupError) || options.json !== true) throw error;
     print.json({ ok: false, ...NOTHING, problems: error.problems });
@@ -43,31 +45,66 @@ export async function check(options: CheckOptions): Promise<void> {
   }
 }
 
-interface Shown extends Pick<CheckOptions, "json"> {
+/** What was found in one configuration: that of the service itself, or of a tenant. */
+interface Checked {
+  readonly tenant: string | undefined;
+  readonly problems: readonly string[];
+  readonly found?: ReturnType<typeof foundIn>;
+  readonly connected?: readonly Connection[];
+  readonly showMatrix?: () => void;
+}
+
+async function checkOf(config: Config, options: CheckOptions): Promise<Checked> {
+  const { tenant } = config;
+  const connections = options.connect === true ? await connect(config, MODULES, clock) : [];
+  const connected = connections.map((each) => ({ ...each, field: problemOf(config, each.field) }));
+  const failed = connected.flatMap(({ field, problem }) => (problem === undefined ? [] : [`${field}: ${problem}`]));
+  try {
+    return await withPartsOf(config, async (parts, nowMs) => {
+      if (failed.length > 0) throw new StartupError([]);
+      const found = foundIn(parts, config, { nowMs, connected });
+      if (options.matrix !== true) return { tenant, problems: [], found, connected };
+      const { verdictsOf } = await import("../runtime/replay/matrix.ts");
+      const verdicts = await verdictsOf(parts, config);
+      const matrix = matrixOf(toolsOf(parts), config, nowMs);
+      return { tenant, problems: [], showMatrix: () => showMatrix(matrix, verdicts, options) };
+    });
+  } catch (error) {
+    if (!(error instanceof StartupError)) throw error;
+    return { tenant, problems: [...error.problems, ...failed] };
+  }
+}
+
+interface FoundParts {
   readonly nowMs: EpochMs;
   /** Results of `--connect`, one for each system. */
   readonly connected: readonly Connection[];
 }
 
-function showParts(parts: Parts, config: Config, { json, nowMs, connected }: Shown): void {
+function foundIn(parts: Parts, config: Config, { nowMs, connected }: FoundParts) {
   const listed = toolsOf(parts);
-  const tools = listed.map(({ name }) => name);
-  const { notRegistered } = parts.loaded;
-  const { contracts } = parts.report;
-  const confinement = parts.targets.confinement();
   const access = roleNotes(config, listed, nowMs);
   const notes = [...notesOf(parts), ...approvalNotes(config, listed), ...parts.policyNotes, ...access];
-  if (json === true) {
-    const fields = connected.map(({ field }) => field);
-    print.json({ ok: true, tools, notRegistered, contracts, confinement, connected: fields, notes, problems: [] });
-    return;
-  }
-  print.line(`ok: ${tools.length} tools`);
+  return {
+    tools: listed.map(({ name }) => name),
+    notRegistered: parts.loaded.notRegistered.map((note) => problemOf(config, note)),
+    contracts: parts.report.contracts,
+    confinement: parts.targets.confinement(),
+    connected: connected.map(({ field }) => field),
+    notes: notes.map((note) => problemOf(config, note)),
+  };
+}
+
+function showFound({ tenant, found, connected = [] }: Checked): void {
+  if (found === undefined) return;
+  const { tools, contracts, notRegistered, notes } = found;
+  const ofTenant = tenant === undefined ? "" : `tenant ${tenant}: `;
+  print.line(`${ofTenant}ok: ${tools.length} tools`);
   for (const { field, knownAs } of connected) {
     print.line(`connected: ${field}${knownAs === undefined ? "" : `, as ${knownAs}`}`);
   }
   for (const { system, sha256, isPinned } of contracts) {
-    print.line(`contract ${system} sha256:${sha256}${isPinned ? " (pinned)" : ""}`);
+    print.line(`${ofTenant}contract ${system} sha256:${sha256}${isPinned ? " (pinned)" : ""}`);
   }
   for (const note of [...notRegistered, ...notes]) print.line(`note: ${note}`);
 }

@@ -63,6 +63,7 @@ test.each<readonly [field: string, policy: unknown]>([
   ["reload.trigger", { reload: { trigger: "watch" } }],
   ["a setting of a later version", { "a setting of a later version": 1 }],
   ["server", { server: {} }],
+  ["tenants.acme.tools.[]", { tenants: { acme: { tools: ["./tools"] } } }],
 ])("refused: %s", (field, policy) => {
   expect(policyProblems(policy, FILES)).toEqual([`policy.yaml: ${field}: cannot be set by a bundle`]);
 });

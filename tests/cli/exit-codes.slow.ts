@@ -19,6 +19,7 @@ beforeAll(() => {
   writeFileSync(path("text"), "{");
   writeFileSync(path("sample.json"), '{"a":1}');
   writeFileSync(path("broken.yaml"), "tools: [");
+  writeFileSync(path("plain.yaml"), PLAIN);
 });
 afterAll(async () => {
   await service.close();
@@ -31,6 +32,8 @@ const NOBODY = "--token-file {folder}/token --url http://127.0.0.1:1";
 const IN = "--dir {folder}/audit";
 const NOWHERE = "--dir {folder}/nowhere";
 const OF = "--fleet shop --environment test";
+
+const PLAIN = "{ tools: [./tools], audit: { dir: ./audit }, jwt: { issuer: one, publicKey: none } }";
 
 /** What is typed, how it ends, and what stands on the way of the errors. `{…}` are places of this test. */
 const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = [
@@ -60,6 +63,11 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   ["check --dev --config x.yaml --json", 64, "'--dev' cannot be used with option '--config <file>'"],
   ["check --nonsense", 64, "unknown option"],
   ["check --config {folder}/broken.yaml", 78, "broken.yaml"],
+  ["check --tenant", 64, "argument missing"],
+  ["check --config {folder}/plain.yaml --tenant acme", 64, "there is no tenant acme: the configuration has no tenants"],
+  ["tools --config {folder}/plain.yaml --tenant acme", 64, "there is no tenant acme"],
+  ["serve --tenant acme", 64, "unknown option"],
+  ["doctor --config {folder}/plain.yaml --tenant acme", 64, "there is no tenant acme"],
   ["doctor extra", 64, "too many arguments"],
   ["doctor --dev --config x.yaml", 64, "'--dev' cannot be used with option '--config <file>'"],
   ["doctor", 78, ""],
