@@ -202,7 +202,9 @@ export function valuesSchema(configuration: string): string {
     ...closed(PROPERTIES),
     definitions: { ...definitions, configuration: closed({ ...properties, audit }) },
   };
-  return `${JSON.stringify(schema, undefined, 2)}\n`;
+  // The configuration is a part of this schema, and what it refers to in itself is there.
+  const text = JSON.stringify(schema, undefined, 2);
+  return `${text.replaceAll('"#/properties/', '"#/definitions/configuration/properties/')}\n`;
 }
 
 /**

@@ -4,6 +4,7 @@ import { z } from "zod";
 import { VALUES_SCHEMA_FILE, valuesSchema } from "../../deploy/helm/values-schema.ts";
 import { MODULES } from "../../src/modules.ts";
 import { configSchema, environmentOverrides } from "../../src/runtime/config/config.ts";
+import { keysOfService, WRITABLE } from "../../src/runtime/config/tenant-sections.ts";
 import { reloadedKeys } from "../../src/runtime/config/values.ts";
 import { describeKeys } from "../../src/runtime/manifests/editor-schema.ts";
 import { withSection } from "../support/generated-section.ts";
@@ -199,7 +200,7 @@ type Mutable = { -readonly [Key in keyof Shape]: Shape[Key] } & Record<string, u
 export function configurationSchema(): Readonly<Record<string, unknown>> {
   const [whole, ...kinds] = SECTIONS.map(({ at, schema }) => ({ at, shape: describedSchema(schema, at) }));
   const { $schema, properties = {}, required = [], ...rest } = whole?.shape ?? {};
-  const { jwt, tools, systems, ...sections } = properties as Record<string, Mutable>;
+  const { jwt, tools, systems, tenants, ...sections } = properties as Record<string, Mutable>;
   const nameOf = (at: string): string => at.replace(/^systems\.<|>$/g, "");
   const definitions = kinds.filter(({ at }) => at.startsWith("systems.<")).map(({ at, shape }) => [nameOf(at), shape]);
   const ofKinds = definitions.map(([kind]) => ({ $ref: `#/definitions/${String(kind)}` }));
@@ -225,8 +226,30 @@ export function configurationSchema(): Readonly<Record<string, unknown>> {
       },
       // A section whose keys are all comments is null.
       ...Object.fromEntries(Object.entries(sections).map(([name, section]) => [name, orNull(section)])),
+      tenants: tenantsSchema(tenants, properties),
     },
     definitions: Object.fromEntries(definitions),
+  };
+}
+
+/** Returns the schema of the section `tenants`: a tenant has sections of the service, without the keys that are the service's own. */
+function tenantsSchema(tenants: Mutable | undefined, properties: Readonly<Record<string, Shape>>): unknown {
+  const sectionOf = (name: string): unknown => {
+    const { required: _, ...section } = properties[name] ?? {};
+    const left = keysOfService(name);
+    if (left.size === 0) return { $ref: `#/properties/${name}` };
+    const kept = Object.entries(section.properties ?? {}).filter(([key]) => !left.has(key));
+    return orNull({ ...section, properties: Object.fromEntries(kept) } as Mutable);
+  };
+  const tenant = {
+    type: ["object", "null"],
+    additionalProperties: false,
+    properties: Object.fromEntries(WRITABLE.map((name) => [name, sectionOf(name)])),
+  };
+  const patterns = Object.keys((tenants?.["patternProperties"] ?? {}) as object);
+  return {
+    ...{ type: ["object", "null"], description: tenants?.description, additionalProperties: false },
+    patternProperties: Object.fromEntries(patterns.map((pattern) => [pattern, tenant])),
   };
 }
 

@@ -69,6 +69,17 @@ test("the schema accepts a member's own file without tools, which its bundle bri
   expect(problemsOf(validate, { ...own, bundle })).toEqual([]);
 });
 
+const TENANT = {
+  tools: ["./acme"],
+  systems: { lists: { a: ["b"] } },
+  audit: { retentionDays: 9 },
+  limits: { rates: {} },
+};
+
+test("the schema accepts the sections that a tenant may have", () => {
+  expect(problemsOf(validate, { ...GOOD, tenants: { acme: TENANT, globex: null } })).toEqual([]);
+});
+
 describe("the schema refuses", () => {
   test("nothing of what the wrong configurations below are made of", () => {
     expect(problemsOf(validate, GOOD)).toEqual([]);
@@ -86,6 +97,10 @@ describe("the schema refuses", () => {
       "an unknown key of a gRPC system",
       { ...GOOD, systems: { a: { endpoint: "x:1", proto: "p", plaintext: true, tlss: { a: [1] } } } },
     ],
+    ["an unknown key of a tenant", { ...GOOD, tenants: { acme: { ...TENANT, limits: { odd: 1 } } } }],
+    ["a section of the service in a tenant", { ...GOOD, tenants: { acme: { ...TENANT, server: {} } } }],
+    ["a key of the service in a tenant", { ...GOOD, tenants: { acme: { ...TENANT, audit: { dir: "x" } } } }],
+    ["a tenant's name in upper case", { ...GOOD, tenants: { Acme: TENANT } }],
     ["an HTTP system without its address", { ...GOOD, systems: { a: { http: { addresses: ["private"] } } } }],
   ])("%s", (_, value) => {
     expect(problemsOf(validate, parse(stringify(value)))).not.toEqual([]);

@@ -39,6 +39,7 @@ test("the defaults in it are the service's defaults", () => {
         { issuer: "https://x", jwksFile: "x" },
         { issuer: "https://people", jwksFile: "x", audience: "people", operators: true },
         { issuer: "https://cluster", jwksFile: "x", profile: "kubernetes", tokenReview: {} },
+        { issuer: "https://tenants", jwksFile: "x", tenants: { names: ["acme"] } },
       ],
       clientCertificates: [{ spiffeId: "spiffe://x/y", issuer: "https://x", subject: "y" }],
     },
@@ -47,6 +48,7 @@ test("the defaults in it are the service's defaults", () => {
       webhooks: [{ name: "x", url: "https://x", secretFile: "x" }],
       policies: [{ name: "x", when: { risk: "high" }, require: { stages: [{ name: "x" }] } }],
     },
+    tenants: { acme: { tools: ["."] } },
     systems: {
       grpc: { endpoint: "x:1", plaintext: true, proto: "x" },
       http: { http: { baseUrl: "https://x", graphql: { schemaFile: "x" }, auth: { clientCredentials: TOKENS } } },
@@ -81,6 +83,7 @@ test("the defaults in it are the service's defaults", () => {
       .replace("<grpc>", "grpc")
       .replace("<sql>", "sql")
       .replace("issuers[].tokenReview", "issuers.2.tokenReview")
+      .replace("issuers[].tenants", "issuers.3.tenants")
       .replaceAll("[]", ".0")
       .split(".");
     const real = path.reduce<unknown>((at, part) => (at as Record<string, unknown> | undefined)?.[part], config);

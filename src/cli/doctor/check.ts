@@ -68,7 +68,7 @@ export function runChecks(checks: readonly Check[], deployment: Deployment): Pro
       const found = await resultWithin(attempted(run, deployment), timeLimitMs, tooLate).catch((error: unknown) => [
         failed(`could not be checked: ${errorText(error)}`, nextAfter(error)),
       ]);
-      const findings = found.map(withoutSecrets).sort((one, other) => rank(other) - rank(one));
+      const findings = worstFirst(found.map(withoutSecrets));
       return { name, status: findings[0]?.status ?? "ok", findings };
     }),
   );
@@ -84,6 +84,10 @@ function nextAfter(error: unknown): string {
 
 async function attempted(run: Check["run"], deployment: Deployment): Promise<readonly CheckFinding[]> {
   return run(deployment);
+}
+
+export function worstFirst(findings: readonly CheckFinding[]): readonly CheckFinding[] {
+  return findings.toSorted((one, other) => rank(other) - rank(one));
 }
 
 function rank({ status }: CheckFinding): number {

@@ -12,6 +12,7 @@ import { assemble, type Parts } from "../../runtime/composition/wiring.ts";
 import { type Config, pathFrom } from "../../runtime/config/config.ts";
 import { processEnvironment } from "../../runtime/config/environment.ts";
 import { healthAddress } from "../../runtime/config/file.ts";
+import { tenantConfigs } from "../../runtime/config/tenants.ts";
 import { connect } from "../client.ts";
 import { type ConfigurationOptions, configuration } from "../configuration.ts";
 import { clientTls, type TlsFileOptions } from "../connection.ts";
@@ -48,10 +49,26 @@ const ANSWER_MS_MAX = 4_500;
 const CLOSE_MS_MAX = 1_000;
 
 /** Reads what several checks need, once each, when the first one asks. */
-export type Deployment = Awaited<ReturnType<typeof openDeployment>>;
+export type Deployment = ReturnType<typeof deploymentOf>;
 
-export async function openDeployment(options: DeploymentOptions) {
-  const { config, problems } = await readConfiguration(options);
+export async function openDeployment(options: DeploymentOptions): Promise<Deployment> {
+  return deploymentOf(await readConfiguration(options), options);
+}
+
+/** Returns the same for each tenant of the service. */
+export function deploymentsOfTenants({ config }: Deployment, options: DeploymentOptions) {
+  return (config === undefined ? [] : tenantConfigs(config)).map((own) => ({
+    tenant: own.tenant ?? "",
+    deployment: deploymentOf({ config: own, problems: [] }, options),
+  }));
+}
+
+interface ReadConfiguration {
+  readonly config: Config | undefined;
+  readonly problems: readonly string[];
+}
+
+function deploymentOf({ config, problems }: ReadConfiguration, options: DeploymentOptions) {
   const now = (): EpochMs => Date.now();
   const parts = once(() => assembled(config));
   const service = once(() => askService(options, config, now));
@@ -79,9 +96,7 @@ export async function openDeployment(options: DeploymentOptions) {
   };
 }
 
-async function readConfiguration(
-  options: DeploymentOptions,
-): Promise<{ readonly config: Config | undefined; readonly problems: readonly string[] }> {
+async function readConfiguration(options: DeploymentOptions): Promise<ReadConfiguration> {
   try {
     return { config: (await configuration(options)).config, problems: [] };
   } catch (error) {

@@ -1,8 +1,8 @@
 import { processEnvironment } from "../../runtime/config/environment.ts";
 import { EXIT, isColoured, print, type StyledText } from "../output.ts";
-import { type CheckFinding, type CheckResult, runChecks, STATUSES, type Status } from "./check.ts";
-import { CHECKS } from "./checks.ts";
-import { type DeploymentOptions, openDeployment } from "./deployment.ts";
+import { type CheckFinding, type CheckResult, runChecks, STATUSES, type Status, worstFirst } from "./check.ts";
+import { CHECKS, CHECKS_OF_TENANTS } from "./checks.ts";
+import { type DeploymentOptions, deploymentsOfTenants, openDeployment } from "./deployment.ts";
 
 interface DoctorOptions extends DeploymentOptions {
   readonly json?: boolean;
@@ -11,13 +11,31 @@ interface DoctorOptions extends DeploymentOptions {
 /** `stc doctor`: says what is wrong with a deployment. */
 export async function doctor({ json, ...options }: DoctorOptions): Promise<void> {
   const deployment = await openDeployment(options);
-  const results = await runChecks(CHECKS, deployment);
+  const ofService = await runChecks(CHECKS, deployment);
   await deployment.close();
+  const results = [...ofService];
+  for (const { tenant, deployment: own } of deploymentsOfTenants(deployment, options)) {
+    const found = await runChecks(CHECKS_OF_TENANTS, own);
+    await own.close();
+    for (const [index, result] of results.entries()) {
+      results[index] = withTenant(result, tenant, found.find(({ name }) => name === result.name)?.findings ?? []);
+    }
+  }
   const isOk = results.every(({ status }) => status !== "failed");
   if (json === true) print.json({ ok: isOk, checks: results });
   else show(results);
   const isUnusable = results.some(({ name, status }) => name === "configuration" && status === "failed");
   if (!isOk) process.exitCode = isUnusable ? EXIT.configuration : EXIT.failed;
+}
+
+/** Adds what was found for a tenant and not for the service itself, with the tenant's name. */
+function withTenant({ name, findings }: CheckResult, tenant: string, found: readonly CheckFinding[]): CheckResult {
+  const isKnown = ({ seen }: CheckFinding): boolean => findings.some((known) => known.seen === seen);
+  const own = found
+    .filter((finding) => finding.status !== "not applicable" && !isKnown(finding))
+    .map((finding) => ({ ...finding, seen: `tenant ${tenant}: ${finding.seen}` }));
+  const all = worstFirst([...findings.filter(({ status }) => own.length === 0 || status !== "not applicable"), ...own]);
+  return { name, status: all[0]?.status ?? "ok", findings: all };
 }
 
 const STATUS_WIDTH = 9;

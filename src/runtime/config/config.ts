@@ -465,7 +465,12 @@ const sections = (modules: Modules) =>
     log,
     telemetry,
     reload,
-    /** Tenants, by name: each is a service of its own inside the process, with its own tools, systems, approvals and audit. */
+    /**
+     * Tenants, by name: `{ acme: { tools: [./acme/tools], systems: { … } } }`. Each is a service of its own inside the process, with its own
+     * approvals and audit, for the callers of the issuers that name it (`jwt.issuers[].tenants`). What a tenant may reach (`tools`,
+     * `systems`, `commands`, `workspace`) it has only if it writes it here; what limits it (`roles`, `bindings`, `limits`, `dataFlow`,
+     * `decisionPoints`, `redaction`, keys of `approvals` and `audit`) it has from the service unless it writes it here.
+     */
     tenants: reloaded(tenants, "what each tenant's section says; other names need a restart"),
   });
 

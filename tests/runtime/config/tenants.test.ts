@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { StartupError } from "../../../src/core/errors.ts";
+import { SafeToolCall, type SafeToolCallOptions } from "../../../src/index.ts";
 import { checkpointKeyFileOf, entriesOf } from "../../../src/runtime/config/config.ts";
 import { ownPaths } from "../../../src/runtime/config/own-paths.ts";
 import { keepingTenants, problemOf, tenantConfigOf, tenantConfigs } from "../../../src/runtime/config/tenants.ts";
@@ -198,6 +199,18 @@ test.each<readonly [string, object, string]>([
   ],
 ])("%s cannot be combined with tenants", (_what, service, problem) => {
   expect(problemsOf(withTenants({}, service)).some((found) => found.startsWith(problem))).toBe(true);
+});
+
+test("the library has no tenants", () => {
+  const options = {
+    tools: ["./tools"],
+    audit: { dir: "./audit" },
+    jwt: ISSUER,
+    tenants: INSIDE,
+  } as SafeToolCallOptions;
+  expect(() => SafeToolCall.create(options)).toThrow(
+    "SafeToolCall.create: tenants: only the service has tenants: create one SafeToolCall for each",
+  );
 });
 
 test("a member of a hub has no tenants", () => {
