@@ -60,11 +60,15 @@ test("places that acme's calls have left are free again for globex, which gets a
   service.finish();
   await ended;
   service.begun.length = 0;
-  const calls = Array.from({ length: PLACES }, () => service.callTo("globex", "slow_read"));
+  const answered: number[] = [];
+  const calls = Array.from({ length: PLACES }, async () => {
+    answered.push((await service.callTo("globex", "slow_read")).http);
+  });
   await until("the calls", () => (service.begun.length === PLACES - 2 * SHARE ? true : undefined));
+  await until("the refusals", () => (answered.length === 2 * SHARE ? true : undefined));
+  expect(answered).toEqual(Array.from({ length: 2 * SHARE }, () => 503));
   service.finish();
-  const codes = (await Promise.all(calls)).map(({ http }) => http);
-  expect(codes.filter((http) => http === 503)).toHaveLength(2 * SHARE);
+  await Promise.all(calls);
 });
 
 test("requests beyond what a turn begins are answered in later turns, each once", async () => {
