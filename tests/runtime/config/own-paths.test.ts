@@ -4,7 +4,8 @@ import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
 import fc from "fast-check";
 import { parseDocument, stringify, type ToStringOptions } from "yaml";
-import { namedPaths } from "../../../src/runtime/config/own-paths.ts";
+import { namedPaths, ownPaths } from "../../../src/runtime/config/own-paths.ts";
+import { tenantConfigs } from "../../../src/runtime/config/tenants.ts";
 import { ApiDocument } from "../../../src/targets/http/openapi/document.ts";
 import { readConfig } from "../../support/build.ts";
 import { ReloadService } from "../../support/reload-service.ts";
@@ -40,6 +41,26 @@ test("a section that no list names is visited, and so are its entries; names tha
   const toy = { letters: { sealFile: "seal.pem", boxes: [{ store: "sqlite://./box", name: "x" }] } };
   const added = own(toy).filter((each) => !today.includes(each));
   expect(added).toEqual(["letters.sealFile seal.pem", "letters.boxes[0].store box"]);
+});
+
+test("agents of the service and of each tenant reach the SQLite file of none", () => {
+  const tenants = { claim: "tenant", names: ["acme", "globex"] };
+  const config = readConfig(
+    {
+      tools: ["tools"],
+      audit: { dir: "audit" },
+      approvals: { store: "sqlite://./var/approvals.sqlite" },
+      jwt: { issuers: [{ issuer: "https://idp.test", jwksFile: "jwks.json", tenants }] },
+      tenants: { acme: { tools: ["acme"] }, globex: { tools: ["globex"] } },
+    },
+    { folder: root, environment: {}, origin: "test" },
+  );
+  const stores = (of: typeof config): readonly string[] =>
+    ownPaths(of).flatMap(({ path }) => (path.endsWith(".sqlite") ? [relative(join(root, "var"), path)] : []));
+  const FILES = ["approvals.acme.sqlite", "approvals.globex.sqlite", "approvals.sqlite"];
+  for (const of of [config, ...tenantConfigs(config)]) {
+    expect([...new Set(stores(of))].toSorted()).toEqual(FILES);
+  }
 });
 
 type Files = Readonly<Record<string, string>>;
