@@ -31,9 +31,10 @@ export async function doctor({ json, ...options }: DoctorOptions): Promise<void>
 /** Adds what was found for a tenant and not for the service itself, with the tenant's name. */
 function withTenant({ name, findings }: CheckResult, tenant: string, found: readonly CheckFinding[]): CheckResult {
   const isKnown = ({ seen }: CheckFinding): boolean => findings.some((known) => known.seen === seen);
+  const named = (seen: string): string => (seen.includes(`tenants.${tenant}`) ? seen : `tenant ${tenant}: ${seen}`);
   const own = found
     .filter((finding) => finding.status !== "not applicable" && !isKnown(finding))
-    .map((finding) => ({ ...finding, seen: `tenant ${tenant}: ${finding.seen}` }));
+    .map((finding) => ({ ...finding, seen: named(finding.seen) }));
   const all = worstFirst([...findings.filter(({ status }) => own.length === 0 || status !== "not applicable"), ...own]);
   return { name, status: all[0]?.status ?? "ok", findings: all };
 }

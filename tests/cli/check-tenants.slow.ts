@@ -1,0 +1,65 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { runStc } from "../support/stc.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "stc-tenants-"));
+const ISSUER = { issuer: "https://one.test", jwksUri: "https://one.test/keys" };
+const OF_TENANTS = {
+  issuer: "https://two.test",
+  jwksUri: "https://two.test/keys",
+  tenants: { names: ["acme", "globex"] },
+};
+
+function configured(name: string, acme: object): string {
+  const config = {
+    tools: ["./tools"],
+    audit: { dir: "./audit" },
+    jwt: { issuers: [ISSUER, OF_TENANTS] },
+    tenants: { acme: { tools: ["./tools"], ...acme }, globex: { tools: ["./tools"] } },
+  };
+  const file = join(folder, name);
+  writeFileSync(file, JSON.stringify(config));
+  return file;
+}
+
+let good = "";
+let broken = "";
+
+beforeAll(() => {
+  mkdirSync(join(folder, "tools"));
+  good = configured("good.yaml", {});
+  broken = configured("broken.yaml", { approvals: { receiptKeyFile: "./nowhere.pem" } });
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+describe("stc check", () => {
+  test("goes through the service and all its tenants", async () => {
+    const { code, out } = await runStc(["check", "--config", good]);
+    const lines = out.split("\n").filter((line) => line.includes("ok: "));
+    expect([code, lines]).toEqual([0, ["ok: 0 tools", "tenant acme: ok: 0 tools", "tenant globex: ok: 0 tools"]]);
+    const { tenants } = JSON.parse((await runStc(["check", "--config", good, "--json"])).out);
+    expect(tenants.map(({ tenant }: { readonly tenant: string }) => tenant)).toEqual(["acme", "globex"]);
+  });
+
+  test("names the field of a tenant where the problem is written", async () => {
+    const { code, err } = await runStc(["check", "--config", broken]);
+    expect([code, err.includes("- tenants.acme.approvals.receiptKeyFile: ")]).toEqual([78, true]);
+    expect(err).not.toContain("globex");
+  });
+
+  test("of one tenant leaves out the others", async () => {
+    const { code, out } = await runStc(["check", "--config", broken, "--tenant", "globex"]);
+    expect([code, out.startsWith("tenant globex: ok: 0 tools\n")]).toEqual([0, true]);
+  });
+});
+
+test("stc doctor says whose problem it is", async () => {
+  const { out } = await runStc(["doctor", "--config", broken, "--json"]);
+  const [{ findings }] = JSON.parse(out).checks;
+  const seen = findings.map((finding: { readonly seen: string }) => finding.seen);
+  expect(seen.filter((text: string) => text.includes("receiptKeyFile"))).toEqual([
+    expect.stringMatching(/^tenants\.acme\.approvals\.receiptKeyFile: /),
+  ]);
+});
