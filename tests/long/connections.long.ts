@@ -1,5 +1,15 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  readSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connect as connectTls } from "node:tls";
@@ -165,13 +175,32 @@ async function openMany(count: number, open: (at: number) => Wire): Promise<read
 
 /** Columns of a listening socket in `/proc/net/tcp`, which lists these first: local address, `0A`, length of its queue. */
 const LISTENING = /^ *\d+: [0-9A-F]{8}:([0-9A-F]{4}) [0-9A-F:]+ 0A [0-9A-F]+:([0-9A-F]+) /gm;
+/** Enough for all listening sockets of a machine: the list of its connections is long. */
+const LISTENING_BYTES = 65_536;
 
 /** Returns how many connections wait in the system until the listener at the port accepts them. */
 function notAccepted(port: number | undefined): number {
-  for (const [, local = "", waiting = ""] of readFileSync("/proc/net/tcp", "latin1").matchAll(LISTENING)) {
+  for (const [, local = "", waiting = ""] of startOf("/proc/net/tcp", LISTENING_BYTES).matchAll(LISTENING)) {
     if (Number.parseInt(local, 16) === port) return Number.parseInt(waiting, 16);
   }
   throw new Error(`nothing listens at port ${port}`);
+}
+
+/** Returns at most so many bytes of a file that the system makes while it is read, a page at a time. */
+function startOf(path: string, bytesMax: number): string {
+  const file = openSync(path, "r");
+  try {
+    const bytes = Buffer.alloc(bytesMax);
+    let length = 0;
+    while (length < bytesMax) {
+      const read = readSync(file, bytes, length, bytesMax - length, null);
+      if (read === 0) break;
+      length += read;
+    }
+    return bytes.toString("latin1", 0, length);
+  } finally {
+    closeSync(file);
+  }
 }
 
 const allClosed = (wires: readonly Wire[]): Promise<unknown> => Promise.all(wires.map(({ closed }) => closed));
