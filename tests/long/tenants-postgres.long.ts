@@ -1,12 +1,10 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
-import { join } from "node:path";
 import type { OpenedApprovals } from "../../src/approvals/approvals.ts";
 import { postgresStore } from "../../src/database/postgres-store.ts";
 import type { SharedState } from "../../src/database/shared-state.ts";
 import { openRateTable } from "../../src/pipeline/limits/rates-postgres.ts";
 import type { RateTable } from "../../src/pipeline/limits/rates-shared.ts";
 import { approvedBy, askFor, OPERATOR } from "../support/approvals.ts";
-import { runElsewhere } from "../support/approvals-elsewhere.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { openState } from "../support/shared-state.ts";
 import { openTenant, send, TENANTS, tenantTests } from "../support/tenants.ts";
@@ -286,31 +284,6 @@ describe.skipIf(native === undefined)("tenants in PostgreSQL", () => {
       expect(await server.send("SELECT 1 FROM pg_namespace WHERE nspname LIKE 'stc%'", nameOf(url))).toEqual([]);
     });
   });
-
-  test("a tenant passes the tests of the stores", () => {
-    const names = [
-      "faults",
-      "attach-model",
-      "store/votes",
-      "notify/inbox",
-      "notify/report",
-      "notify/webhook",
-      "store/decisions",
-      "store/escalations",
-      "store/grants",
-      "store/keys",
-      "store/requests",
-      "store/sessions",
-      "store/tasks",
-    ];
-    const files = names.map((name) => join(import.meta.dir, `../approvals/${name}.test.ts`));
-    const run = runElsewhere(server, files, "acme");
-    const lines = run.stderr.toString().split("\n");
-    expect({ code: run.exitCode, told: lines.filter((line) => line.includes("(fail)")) }).toEqual({
-      code: 0,
-      told: [],
-    });
-  }, 600_000);
 
   test("many tenants that are opened at once by several processes have the tables of each made once", async () => {
     const url = await createDatabase();

@@ -1,16 +1,40 @@
+import { join } from "node:path";
 import { keepApprovalsIn } from "./approvals.ts";
 import { clockedDatabase } from "./approvals-postgres.ts";
 import { accessPostgres, type PostgresAccess } from "./postgres.ts";
 
 const VARIABLE = "STC_TEST_POSTGRES";
 
-/** Runs test files that know SQLite alone, with every world of theirs in a database of the server's, or of a tenant there. */
-export function runElsewhere({ dir, port }: PostgresAccess, files: readonly string[], tenant?: string) {
-  return Bun.spawnSync([process.execPath, "test", "--preload", import.meta.path, "--timeout", "30000", ...files], {
+/** Tests of the stores, below `tests/approvals`. */
+const STORE_TESTS: readonly string[] = [
+  "faults",
+  "attach-model",
+  "store/votes",
+  "notify/inbox",
+  "notify/report",
+  "notify/webhook",
+  "store/decisions",
+  "store/escalations",
+  "store/grants",
+  "store/keys",
+  "store/requests",
+  "store/sessions",
+  "store/tasks",
+];
+
+/**
+ * Runs the tests of the stores, which know SQLite alone, with every world of theirs in a database of the server's, or of a tenant
+ * there. Returns the tests that failed.
+ */
+export function runElsewhere({ dir, port }: PostgresAccess, tenant?: string) {
+  const files = STORE_TESTS.map((name) => join(import.meta.dir, `../approvals/${name}.test.ts`));
+  const run = Bun.spawnSync([process.execPath, "test", "--preload", import.meta.path, "--timeout", "30000", ...files], {
     env: { ...process.env, [VARIABLE]: JSON.stringify({ dir, port, tenant }) },
     stdout: "pipe",
     stderr: "pipe",
   });
+  const lines = run.stderr.toString().split("\n");
+  return { code: run.exitCode, failed: lines.filter((line) => line.includes("(fail)")) };
 }
 
 const place = process.env[VARIABLE];
