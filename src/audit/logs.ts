@@ -1,5 +1,6 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
+import { tenantDirOf, tenantsDirOf } from "../core/tenant-names.ts";
 import { isAuditDir } from "./journal/day-files.ts";
 
 /**
@@ -21,17 +22,9 @@ export function workerFolder(worker: number): string {
   return `worker-${worker}`;
 }
 
-/** Folder of the audits of tenants, each in a folder with the tenant's name: directories of their own, that no reader of this one reads. */
-const TENANTS_DIR = "tenants";
-
-/** Returns the audit directory of a tenant, which is below that of its service. */
-export function tenantDirOf(dir: string, tenant: string): string {
-  return join(dir, TENANTS_DIR, tenant);
-}
-
 /** Returns the names of the tenants that have an audit directory below this one, sorted. */
 export function tenantsIn(dir: string): readonly string[] {
-  return namesIn(join(dir, TENANTS_DIR))
+  return namesIn(tenantsDirOf(dir))
     .filter((name) => isAuditDir(tenantDirOf(dir, name)))
     .sort();
 }

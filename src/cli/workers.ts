@@ -5,8 +5,9 @@ import type { NotReady } from "../http/endpoint.ts";
 import type { Metrics } from "../http/metrics.ts";
 import { monotonic } from "../pipeline/limits/monotonic-clock.ts";
 import type { Service } from "../runtime/composition/wiring.ts";
-import { type Config, WORKER_VARIABLE } from "../runtime/config/config.ts";
+import type { Config } from "../runtime/config/config.ts";
 import { processEnvironment } from "../runtime/config/environment.ts";
+import { WORKER_VARIABLE } from "../runtime/config/reading.ts";
 import type { Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
 import type { Shutdown } from "./shutdown.ts";
 

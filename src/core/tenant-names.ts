@@ -1,10 +1,31 @@
-/** Characters of names in a configuration. No other text becomes a part of a path or of an identifier in a database. */
-const NAME = /^[a-z][a-z0-9-]{0,39}$/;
+import { join } from "node:path";
 
-/** Returns the name. @throws {Error} when it has other characters */
+/** Names that a tenant may have. No other text becomes a part of a path or of an identifier in a database. */
+export const TENANT_NAME = /^[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?$/;
+
+/** Says the same in words. */
+export const TENANT_NAME_RULE =
+  "must be a name of lowercase letters, digits and dashes, up to 40 characters, that begins with a letter and does not end with a dash";
+
+/** Returns the name. @throws {Error} when no tenant may have it */
 export function checkedTenant(name: string): string {
-  if (NAME.test(name)) return name;
-  throw new Error("the name of a tenant must consist of a-z, 0-9 and -");
+  if (TENANT_NAME.test(name)) return name;
+  throw new Error(`a tenant's name ${TENANT_NAME_RULE}`);
+}
+
+/** Returns the folder below a service's audit directory that has those of its tenants. No reader of the service's own log reads it. */
+export function tenantsDirOf(dir: string): string {
+  return join(dir, "tenants");
+}
+
+/** Returns the audit directory of a tenant, which is below that of its service. */
+export function tenantDirOf(dir: string, tenant: string): string {
+  return join(tenantsDirOf(dir), tenant);
+}
+
+/** Returns the audit directory of the service that has this one as that of its tenant. */
+export function serviceDirOf(dir: string): string {
+  return join(dir, "..", "..");
 }
 
 /**

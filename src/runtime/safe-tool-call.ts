@@ -13,8 +13,9 @@ import type { CallHalt, HaltTarget } from "../halts/halt.ts";
 import type { CallRequest } from "../pipeline/call-request.ts";
 import type { Disconnect } from "../pipeline/call-scope.ts";
 import { type Hooks, type Reloaded, type Service, wire } from "./composition/wiring.ts";
-import { type Config, type ConfigInput, readConfig } from "./config/config.ts";
+import type { Config, ConfigInput } from "./config/config.ts";
 import { processEnvironment } from "./config/environment.ts";
+import { readConfig } from "./config/reading.ts";
 import type { Modules } from "./module-types.ts";
 
 export type { Reloaded };

@@ -13,10 +13,10 @@ test.each([
   expect(tenantFile(path, undefined)).toBe(path);
 });
 
-test.each(["", "Acme", "a/b", "..", "a.b", 'a"b', "-a", "1a", "a b", "a".repeat(41)])(
+test.each(["", "Acme", "a/b", "..", "a.b", 'a"b', "-a", "a-", "1a", "a b", "a".repeat(41)])(
   "the name %j becomes a part of no path and no identifier",
   (name) => {
-    expect(() => checkedTenant(name)).toThrow("the name of a tenant");
-    expect(() => tenantFile("/var/approvals.sqlite", name)).toThrow("the name of a tenant");
+    expect(() => checkedTenant(name)).toThrow("a tenant's name must be");
+    expect(() => tenantFile("/var/approvals.sqlite", name)).toThrow("a tenant's name must be");
   },
 );

@@ -1,7 +1,7 @@
 import { MODULES } from "../../src/modules.ts";
 import { assemble as assembleWith, wire as wireWith } from "../../src/runtime/composition/wiring.ts";
-import { readConfig as readConfigWith } from "../../src/runtime/config/config.ts";
 import { readConfigFile as readConfigFileWith } from "../../src/runtime/config/file.ts";
+import { readConfig as readConfigWith } from "../../src/runtime/config/reading.ts";
 import { providePackage } from "../../src/runtime/manifests/package-exports.ts";
 import type { Modules } from "../../src/runtime/module-types.ts";
 

@@ -3,9 +3,8 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openAuditLog } from "../../src/audit/audit-log.ts";
-import { tenantDirOf } from "../../src/audit/logs.ts";
-
 import { sha256Hex } from "../../src/core/digest.ts";
+import { tenantDirOf } from "../../src/core/tenant-names.ts";
 import { draftOf } from "../audit/support/open.ts";
 import { runStc } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";

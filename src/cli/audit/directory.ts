@@ -1,10 +1,11 @@
 import { AuditLogError } from "../../audit/audit-log-error.ts";
 import type { StreamName } from "../../audit/chain/chain.ts";
 import { isAuditDir } from "../../audit/journal/day-files.ts";
-import { type LogFolder, logsIn, tenantDirOf } from "../../audit/logs.ts";
+import { type LogFolder, logsIn } from "../../audit/logs.ts";
 import { dayProblems } from "../../audit/query/day-bounds.ts";
 import { LineIndex } from "../../audit/query/line-index.ts";
 import { AuditStoreError } from "../../audit/store/store-error.ts";
+import { tenantDirOf } from "../../core/tenant-names.ts";
 import { processEnvironment } from "../../runtime/config/environment.ts";
 import { EXIT, isColoured, print } from "../output.ts";
 

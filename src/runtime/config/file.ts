@@ -5,7 +5,8 @@ import { systemCode } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
 import type { Modules } from "../module-types.ts";
 import { type BundleSection, readBundle } from "./bundle.ts";
-import { type Config, type Environment, readConfig, readServer } from "./config.ts";
+import type { Config, Environment } from "./config.ts";
+import { readConfig, readServer } from "./reading.ts";
 
 /** Address for health checks of a service on this machine. */
 export interface HealthAddress {

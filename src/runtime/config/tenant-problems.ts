@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { isTable } from "../../core/json.ts";
 import { hint } from "../../core/nearest.ts";
 import { fieldOf } from "./problems.ts";
 import {
@@ -31,12 +32,17 @@ export interface FieldProblem {
   readonly message: string;
 }
 
-/** Returns the tenants with their derived configurations: every one with a usable name. */
+/** Returns the tenants with their derived configurations: each that the service itself has no problem with. */
 export function derivedTenants(written: unknown): readonly WrittenTenant[] {
   const service = sectionsIn(written);
-  return Object.keys(tableIn(service, "tenants"))
-    .filter((name) => tenantName.safeParse(name).success)
-    .map((name) => writtenTenant(service, name));
+  return Object.entries(tableIn(service, "tenants"))
+    .filter(([name, own]) => tenantName.safeParse(name).success && isSection(own))
+    .map(([name]) => writtenTenant(service, name));
+}
+
+/** In YAML, a section whose keys are all commented out is null. */
+function isSection(own: unknown): boolean {
+  return own === null || isTable(own);
 }
 
 /** Returns what the service itself reads: of its tenants, only the names. */
@@ -45,7 +51,7 @@ export function withoutTenantSections(written: unknown): unknown {
   const all = Object.entries(tableIn(service, "tenants"));
   if (all.length === 0) return written;
   // A value that is neither a table nor empty stays, and is a problem.
-  const names = all.map(([name, own]) => [name, typeof own === "object" && !Array.isArray(own) ? {} : own] as const);
+  const names = all.map(([name, own]) => [name, isSection(own) ? {} : own] as const);
   return { ...service, tenants: Object.fromEntries(names) };
 }
 
@@ -146,9 +152,9 @@ export function combinationProblems({ server, hub, jwt, tenants: all = {} }: Sec
   const add = (path: readonly PropertyKey[], message: string): void => void problems.push({ path, message });
   // A member of a hub has no tenants itself: it belongs to one.
   const isMember = hub?.url !== undefined;
-  const addUnknown = (path: readonly PropertyKey[], name: string): void => {
-    if (!isMember && !names.includes(name)) add(path, `${name} is not in tenants${hint(name, names)}`);
-  };
+  const isUnknown = (name: string): boolean => !isMember && !names.includes(name);
+  const addUnknown = (path: readonly PropertyKey[], name: string): void =>
+    add(path, `${name} is not in tenants${hint(name, names)}`);
   if (names.length > 0 && server.workers > 1) add(["server", "workers"], "must be 1 where there are tenants");
   if (names.length > 0 && isMember) {
     add(
@@ -158,7 +164,7 @@ export function combinationProblems({ server, hub, jwt, tenants: all = {} }: Sec
   }
   for (const [index, { tenants }] of jwt.issuers.entries()) {
     for (const [at, name] of (tenants?.names ?? []).entries()) {
-      addUnknown(["jwt", "issuers", index, "tenants", "names", at], name);
+      if (isUnknown(name)) addUnknown(["jwt", "issuers", index, "tenants", "names", at], name);
     }
   }
   for (const [index, { issuer, tenant }] of jwt.clientCertificates.entries()) {
@@ -168,8 +174,8 @@ export function combinationProblems({ server, hub, jwt, tenants: all = {} }: Sec
     const isForService = named.length === 0 || named.some(({ tenants }) => tenants === undefined);
     if (tenant === undefined && !isForService) add(path, `is missing: the issuer ${issuer} has tenants`);
     if (tenant === undefined) continue;
-    addUnknown(path, tenant);
-    if (named.length > 0 && !possible.includes(tenant)) {
+    if (isUnknown(tenant)) addUnknown(path, tenant);
+    else if (named.length > 0 && !possible.includes(tenant)) {
       add(path, `the issuer ${issuer} does not name ${tenant} in its tenants`);
     }
   }

@@ -1,5 +1,5 @@
-import { join } from "node:path";
 import { isTable } from "../../core/json.ts";
+import { tenantDirOf } from "../../core/tenant-names.ts";
 
 /**
  * Derives what a tenant's configuration would be if it were a file of its own. What a tenant may reach is its own; what limits it is
@@ -8,8 +8,8 @@ import { isTable } from "../../core/json.ts";
 
 export type Section = Readonly<Record<string, unknown>>;
 
-const OF_SERVICE = "belongs to the service, and applies to all tenants";
-const OF_STORE = "belongs to the service: each tenant has its own part of that database";
+const OF_SERVICE = "cannot be set for a tenant: the service's own setting applies to all tenants";
+const OF_STORE = "cannot be set for a tenant: each has its own part of the service's database";
 
 /** Sections that a tenant has only if it writes them. */
 const OWN: readonly string[] = ["tools", "systems", "commands", "workspace"];
@@ -36,7 +36,7 @@ const MERGED: ReadonlyMap<string, MergedSection> = new Map([
       ofService: new Map([
         ["store", OF_STORE],
         ["storeUrlFile", OF_STORE],
-        ["deployment", "is derived from the service's, followed by the tenant's name"],
+        ["deployment", "cannot be set for a tenant: it is the service's value, a slash and the tenant's name"],
       ]),
     },
   ],
@@ -45,8 +45,8 @@ const MERGED: ReadonlyMap<string, MergedSection> = new Map([
     {
       own: ["export", "storeUrlFile", "checkpointKeyFile"],
       ofService: new Map([
-        ["dir", "is derived from the service's: a folder below it with the tenant's name"],
-        ["hashKeyFile", "belongs to the service: each tenant's key is derived from it"],
+        ["dir", "cannot be set for a tenant: it is the folder tenants/<name> below the service's audit.dir"],
+        ["hashKeyFile", "cannot be set for a tenant: each tenant's key is derived from the service's"],
         ...["durability", "queueEntriesMax", "diskReserveBytes"].map((key) => [key, OF_SERVICE] as const),
       ]),
     },
@@ -58,8 +58,9 @@ export const WRITABLE: readonly string[] = [...OWN, ...INHERITED, ...MERGED.keys
 
 /** Sections that a tenant may not write, with the reasons. */
 export const OF_SERVICE_ONLY: ReadonlyMap<string, string> = new Map([
-  ...[...SHARED, "console", "hub", "bundle", "tenants"].map((key) => [key, OF_SERVICE] as const),
-  ["jwt", "belongs to the service: an issuer names its tenants in jwt.issuers[].tenants"],
+  ...[...SHARED, "console", "hub", "bundle"].map((key) => [key, OF_SERVICE] as const),
+  ["tenants", "cannot be set for a tenant: a tenant has no tenants of its own"],
+  ["jwt", "cannot be set for a tenant: each issuer in the service's jwt.issuers names its tenants in tenants.names"],
 ]);
 
 /** Returns the end of the message of a problem that a tenant has in a section of the service. */
@@ -87,8 +88,6 @@ export interface WrittenTenant {
   readonly pathOf: (path: readonly PropertyKey[]) => readonly PropertyKey[];
 }
 
-/** Folder of the tenants' logs in the audit directory. */
-const AUDIT_FOLDER = "tenants";
 /** The default of `approvals.deployment`. */
 export const DEPLOYMENT = "safe-tool-call";
 
@@ -119,7 +118,7 @@ export function writtenTenant(service: Section, name: string): WrittenTenant {
     approvals: merged("approvals", [service, own], {
       deployment: typeof deployment === "string" ? `${deployment}/${name}` : deployment,
     }),
-    audit: merged("audit", [service, own], { dir: typeof dir === "string" ? join(dir, AUDIT_FOLDER, name) : dir }),
+    audit: merged("audit", [service, own], { dir: typeof dir === "string" ? tenantDirOf(dir, name) : dir }),
   };
   const indexes = {
     "jwt.issuers": ofTenant,

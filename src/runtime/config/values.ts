@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { defOf, type Schema } from "../../core/schema/walk.ts";
+import { TENANT_NAME, TENANT_NAME_RULE } from "../../core/tenant-names.ts";
 
 /** Schemas that several sections of the configuration share. */
 
@@ -18,12 +19,7 @@ export const instanceName = z
   );
 
 /** Name of a tenant. It is part of paths, of a database schema and of labels. */
-export const tenantName = z
-  .string()
-  .regex(
-    /^[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?$/,
-    "must be a name of lowercase letters, digits and dashes, up to 40 characters, that begins with a letter",
-  );
+export const tenantName = z.string().regex(TENANT_NAME, TENANT_NAME_RULE);
 
 export const count = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
 

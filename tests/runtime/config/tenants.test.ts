@@ -110,7 +110,7 @@ test("the configuration of the service holds the names of its tenants only", () 
   expect(tenantConfigs(read({}))).toEqual([]);
 });
 
-const OF_SERVICE = "belongs to the service, and applies to all tenants";
+const OF_SERVICE = "cannot be set for a tenant: the service's own setting applies to all tenants";
 
 test.each<readonly [string, object, readonly string[]]>([
   [
@@ -129,7 +129,7 @@ test.each<readonly [string, object, readonly string[]]>([
     { acme: { tools: ["x"], audit: { queueEntriesMax: 5 } } },
     [`tenants.acme.audit.queueEntriesMax: ${OF_SERVICE}`],
   ],
-  ["no table", { acme: 3 }, ["tenants.acme: must be a table of keys and values"]],
+  ["a number in place of a section", { acme: 3 }, ["tenants.acme: must be a table of keys and values"]],
 ])("%s in a tenant is a problem at the field where it is written", (_what, tenants, problems) => {
   const found = problemsOf(withTenants(tenants));
   expect(found.filter((problem) => problem.startsWith("tenants.acme"))).toEqual(expect.arrayContaining([...problems]));
