@@ -19,7 +19,7 @@ import {
   stateOf,
 } from "./composition.ts";
 
-/** What `startService` does for the tenants of a service. Nothing of it is loaded in a service without tenants. */
+/** The part of `startService` for a service with tenants. A service without tenants does not load this file. */
 
 interface TenantParts {
   readonly modules: BuildModules;
@@ -35,31 +35,26 @@ interface TenantParts {
  */
 export async function openWithTenants(config: Config, { modules, readAgain, prepareOwn }: TenantParts) {
   const capacity = new Capacity(config.limits.concurrentCallsMax);
-  const problems = new Problems(config);
-  const prepared: { readonly name: string | undefined; readonly composition: PreparedComposition }[] = [];
+  const problems = new Problems();
+  const prepared: { readonly config: Config; readonly composition: PreparedComposition }[] = [];
   const opened: Composition[] = [];
-  const prepare = async (name: string | undefined, reading: Promise<PreparedComposition>): Promise<void> => {
-    await problems.collect(name, async () => prepared.push({ name, composition: await reading }));
-  };
+  const prepare = (each: Config, reading: Promise<PreparedComposition>): Promise<void> =>
+    problems.collect(each, async () => prepared.push({ config: each, composition: await reading }));
   try {
-    await prepare(undefined, prepareOwn({ capacity, readAgain: readAgain && ownReading(readAgain) }));
+    await prepare(config, prepareOwn({ capacity, readAgain: readAgain && ownReading(readAgain) }));
     for (const own of tenantConfigs(config)) {
-      const { tenant: name = "" } = own;
-      const hooks = { capacity, readAgain: readAgain && readingOf(name, readAgain) };
-      await prepare(name, prepareComposition(own, { modules, hooks }));
+      const hooks = { capacity, readAgain: readAgain && readingOf(nameOf(own), readAgain) };
+      await prepare(own, prepareComposition(own, { modules, hooks }));
     }
     problems.assertNone();
-    while (prepared.length > 0) {
-      const [next] = prepared.splice(0, 1);
+    for (let next = prepared.shift(); next !== undefined; next = prepared.shift()) {
+      const { config: each, composition } = next;
       const [service] = opened;
-      const { name = "", composition } = next ?? {};
       const hooks = service && {
-        serviceHalts: service.service.halts.forTenant(name),
+        serviceHalts: service.service.halts.forTenant(nameOf(each)),
         serviceHub: service.service.hubListener,
       };
-      await problems.collect(next?.name, async () => {
-        if (composition !== undefined) opened.push(await composition.open(hooks));
-      });
+      await problems.collect(each, async () => opened.push(await composition.open(hooks)));
       // A tenant needs the service itself.
       if (opened.length === 0) break;
     }
@@ -76,44 +71,53 @@ export async function openWithTenants(config: Config, { modules, readAgain, prep
 
 type ReadAgain = NonNullable<Hooks["readAgain"]>;
 
-/** Returns what reads the service's own configuration again, whatever the problems of its tenants. */
+/** Returns a function that reads the service's own configuration again, also while its tenants have problems. */
 function ownReading(readAgain: ReadAgain): ReadAgain {
   return (candidate) => keepingTenants(async () => readAgain(candidate));
 }
 
-/** Returns what reads the configuration of one tenant again, whatever the problems of the others. */
+/** Returns a function that reads one tenant's configuration again, also while other tenants have problems. */
 function readingOf(name: string, readAgain: ReadAgain): ReadAgain {
   return async () => tenantConfigOf(await keepingTenants(async () => readAgain()), name);
 }
 
+/** Returns the name of the tenant whose configuration this is. */
+function nameOf({ tenant = "" }: Config): string {
+  return tenant;
+}
+
 /** The problems of a service and of its tenants: each once, with the name of the tenant. */
 class Problems {
-  readonly #config: Config;
   readonly #own = new Set<string>();
-  readonly #tenants: string[] = [];
+  readonly #tenants = new Set<string>();
 
-  constructor(config: Config) {
-    this.#config = config;
+  /** @param config that of the service itself, or of the tenant that has the problems */
+  add(config: Config, problems: readonly string[]): void {
+    for (const each of problems) {
+      const problem = problemOf(config, each);
+      if (config.tenant === undefined) this.#own.add(problem);
+      else if (!this.#own.has(asOfService(config, problem))) this.#tenants.add(problem);
+    }
   }
 
   /** Runs one step, and keeps its problems. Rejects with any other error. */
-  async collect(tenant: string | undefined, step: () => Promise<unknown>): Promise<void> {
+  async collect(config: Config, step: () => Promise<unknown>): Promise<void> {
     try {
       await step();
     } catch (error) {
       if (!(error instanceof StartupError)) throw error;
-      if (tenant === undefined) for (const problem of error.problems) this.#own.add(problem);
-      else {
-        const config = tenantConfigOf(this.#config, tenant);
-        const found = error.problems.map((each) => problemOf(config, each));
-        this.#tenants.push(...found.filter((each) => !this.#own.has(asOfService(config, each))));
-      }
+      this.add(config, error.problems);
     }
+  }
+
+  /** Returns those of the service itself first. */
+  all(): readonly string[] {
+    return [...this.#own, ...this.#tenants];
   }
 
   /** @throws {StartupError} */
   assertNone(): void {
-    const all = [...this.#own, ...this.#tenants];
+    const all = this.all();
     if (all.length > 0) throw new StartupError(all);
   }
 }
@@ -128,7 +132,7 @@ export class RunningTenants {
     tenants: readonly Composition[],
     { own, modules }: { readonly own: Composition; readonly modules: BuildModules },
   ) {
-    this.#tenants = tenants.map((each) => ({ ...each, name: each.config.tenant ?? "" }));
+    this.#tenants = tenants.map((each) => ({ ...each, name: nameOf(each.config) }));
     this.#own = own;
     this.#modules = modules;
   }
@@ -196,19 +200,19 @@ export class RunningTenants {
     // Nothing was read; or the candidate was refused, and the tenants have what is in use.
     if (own.outcome === "busy" || (own.outcome === "refused" && candidate !== undefined)) return own;
     const tenants: Record<string, Reloaded["outcome"]> = {};
-    const problems: string[] = [];
+    const problems = new Problems();
+    if (own.outcome === "refused") problems.add(this.#own.config, own.problems);
     for (const { name, config, service } of this.#tenants) {
       const reloaded = await service.reload?.(by);
       if (reloaded === undefined) continue;
       tenants[name] = reloaded.outcome;
-      if (reloaded.outcome === "refused") {
-        problems.push(...reloaded.problems.map((each) => problemOf(config, each)));
-      }
+      if (reloaded.outcome === "refused") problems.add(config, reloaded.problems);
     }
     const each = { service: own.outcome, tenants };
+    const all = problems.all();
     // A candidate is adopted when the service itself has adopted it.
-    if (own.outcome !== "refused" && (problems.length === 0 || candidate !== undefined)) return { ...own, each };
-    return { outcome: "refused", problems: [...(own.outcome === "refused" ? own.problems : []), ...problems], each };
+    if (own.outcome !== "refused" && (all.length === 0 || candidate !== undefined)) return { ...own, each };
+    return { outcome: "refused", problems: all, each };
   }
 
   announceEnd(): void {

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { refusedReload } from "../../src/cli/call.ts";
+import { OTHER_NAMES } from "../../src/runtime/config/tenants.ts";
 import { journalEntries } from "../support/audit-files.ts";
 import { manifest, ReloadService } from "../support/reload-service.ts";
 import { type TenantName, TenantTokens } from "../support/tenant-service.ts";
@@ -91,6 +92,14 @@ describe("a reload of the service", () => {
     expect(await says()).toEqual(["first", "acme 2", "globex 2"]);
   });
 
+  test("reports a problem of the service itself once, and not again for each tenant", async () => {
+    service.configure({ limits: { oddMax: 1 } });
+    const { http, body } = await reload(undefined);
+    expect([http, body.service, body.tenants]).toEqual([422, "refused", { acme: "refused", globex: "refused" }]);
+    expect(body.problems).toHaveLength(1);
+    expect(body.problems[0]).toEndWith("limits.oddMax: is not a known key");
+  });
+
   test("is refused with other names of tenants", async () => {
     const { acme } = TENANTS;
     for (const tenants of [{ ...TENANTS, initech: acme }, { acme }]) {
@@ -99,7 +108,7 @@ describe("a reload of the service", () => {
       service.configure({ tenants, jwt: { issuers } });
       const { http, body } = await reload(undefined);
       expect([http, body.service]).toEqual([422, "refused"]);
-      expect(body.problems).toContain("tenants: another set of names: needs a restart");
+      expect(body.problems).toEqual([OTHER_NAMES]);
       expect(await says()).toEqual(["first", "acme 1", "globex 1"]);
     }
   });
@@ -147,7 +156,7 @@ test("a service without tenants refuses a configuration with some: it needs a re
     plain.configure({ jwt: { issuers: [...plain.issuers.profiles(), ...tokens.profiles()] }, tenants: TENANTS });
     for (const name of ["acme", "globex"]) plain.write(`${name}/hello.ts`, manifest());
     const { http, body } = await plain.reload();
-    expect([http, body.problems]).toEqual([422, ["tenants: another set of names: needs a restart"]]);
+    expect([http, body.problems]).toEqual([422, [OTHER_NAMES]]);
   } finally {
     await plain.end();
   }

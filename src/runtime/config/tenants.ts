@@ -6,6 +6,9 @@ import { inherited, OF_SERVICE_ONLY, type Section, tableIn, WRITABLE, writtenTen
 
 /** The configurations of the tenants of a service, and where their problems are written. */
 
+/** Problem of a reload: each tenant has files and tables of its own, which are opened and closed with the process. */
+export const OTHER_NAMES = "tenants: the names are not those of the start: needs a restart";
+
 /** Returns the configurations of all tenants, in the order in which they are written. Each has its name in `tenant`. */
 export function tenantConfigs(config: Config): readonly Config[] {
   return readTenants(config).flatMap((tenant) => tenant.config ?? []);
@@ -37,7 +40,7 @@ export function readTenants(config: Config): readonly ReadTenant<Config>[] {
  */
 export function tenantConfigOf(config: Config, name: string): Config {
   const tenant = readTenants(config).find((one) => one.name === name);
-  if (tenant === undefined) throw new StartupError(["tenants: another set of names: needs a restart"]);
+  if (tenant === undefined) throw new StartupError([OTHER_NAMES]);
   if (tenant.config === undefined) throw new StartupError(tenant.problems);
   return tenant.config;
 }

@@ -5,6 +5,7 @@ import { isTable } from "../../core/json.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import { namedPaths } from "../config/own-paths.ts";
 import { fieldOf } from "../config/problems.ts";
+import { OTHER_NAMES } from "../config/tenants.ts";
 import { manifestTree } from "../manifests/loader.ts";
 import { Sources } from "../manifests/sources.ts";
 
@@ -16,12 +17,9 @@ export function isLive(key: string, live: readonly string[]): boolean {
 export function restartProblems(before: Config, after: Config, live: readonly string[]): readonly string[] {
   const keys = changedKeys(before, after, []).filter((key) => !isLive(key, live));
   const hasOtherTenants = !Bun.deepEquals(tenantNames(before), tenantNames(after));
-  return [...keys, ...(hasOtherTenants ? ["tenants: another set of names"] : [])].map(
-    (key) => `${key}: needs a restart`,
-  );
+  return [...keys.map((key) => `${key}: needs a restart`), ...(hasOtherTenants ? [OTHER_NAMES] : [])];
 }
 
-/** A tenant is a service of its own, with its own files and tables: it is opened and closed with the process. */
 function tenantNames({ tenants }: Config): readonly string[] {
   return Object.keys(tenants ?? {}).sort();
 }
