@@ -4,7 +4,7 @@ import type { Presented, TenantChoice } from "../pipeline/identity/tenants.ts";
 import { type RequestTurn, Turns } from "../pipeline/limits/turns.ts";
 import { Answering } from "./answering.ts";
 import { certificateOf } from "./connections/listening-tls.ts";
-import { RequestRateLimiter } from "./connections/request-limits.ts";
+import { RequestRateLimiter, type WrongTokens } from "./connections/request-limits.ts";
 import { type EndpointAnswer, type PresentedSession, type Route, routesOf, type SessionSource } from "./endpoint.ts";
 import type { AnswerFunction, HttpExchange } from "./exchange.ts";
 import { RouteTable } from "./front/route-table.ts";
@@ -14,7 +14,9 @@ import type { ListenerTenants, ServedTenant, TenantDispatch, TenantListener } fr
 /**
  * The tenants of a service at its listeners. What a request presents says whose it is, before anything of it is verified. The
  * choice grants nothing: the tenant's own guard and verifier check everything, with the tenant's own issuers. It shows nothing
- * either: where a tenant's answer without a valid token would differ from the service's own, only the tenant's callers get it.
+ * either: where a tenant's answer without a valid token would differ from the service's own, only the tenant's callers get it, and
+ * every token is verified first, whoever it names: neither an answer, nor the time that it takes, nor what counts as a wrong token
+ * depends on which tenants there are.
  */
 export class Tenants implements ListenerTenants {
   readonly callers: CallerVerifier;
@@ -58,6 +60,9 @@ function callersOf(
   };
 }
 
+/** What a request presents, and whether a session of the console holds it. */
+type PresentedFirst = Presented & { readonly isSession?: boolean };
+
 /** Passes the requests of one listener to the tenants that they name. */
 class Dispatch implements TenantDispatch {
   readonly sessions: SessionSource | undefined;
@@ -66,7 +71,10 @@ class Dispatch implements TenantDispatch {
   readonly #choice: TenantChoice;
   /** Endpoints whose requests are signed: the name in the path says whose they are. */
   readonly #signed = new RouteTable<undefined>();
-  readonly #own: Pick<TenantAnswering, "turn" | "callers">;
+  /** Routes at which the service itself and every tenant refuse a wrong token, in the same way. */
+  readonly #alike = new RouteTable<undefined>();
+  readonly #own: Asked;
+  readonly #wrongTokens: WrongTokens | undefined;
   /** The turn of requests with a token that nobody has verified yet. */
   readonly #unverified: RequestTurn;
   readonly #isIntegrationOf: readonly (readonly [tenant: string, isIntegration: (name: string) => boolean])[];
@@ -77,6 +85,7 @@ class Dispatch implements TenantDispatch {
     this.sessions = this.#sessions;
     this.#choice = choice;
     const parts = { ...listener.parts, sessions: this.sessions };
+    this.#wrongTokens = parts.wrongTokens;
     const turns = new Turns({ now: parts.clock });
     this.#unverified = turns.join();
     this.#own = {
@@ -91,6 +100,7 @@ class Dispatch implements TenantDispatch {
       routes.filter(({ endpoint }) => endpoint.audience === "signers"),
     );
     for (const route of signed) this.#signed.add(route, undefined);
+    for (const route of guardedByAll([listener, ...this.#tenants.values()])) this.#alike.add(route, undefined);
   }
 
   async answer(exchange: HttpExchange, own: AnswerFunction): Promise<EndpointAnswer> {
@@ -100,13 +110,44 @@ class Dispatch implements TenantDispatch {
     const tenant = this.#tenants.get((integration === undefined ? this.#choice(presented) : integration.tenant) ?? "");
     const waiting = this.#turnOf(tenant ?? this.#own, raw).next();
     if (waiting !== undefined) await waiting;
-    if (tenant === undefined) return own(exchange);
-    const isShown = integration !== undefined || tenant.isLikeService(raw) || (await tenant.knows(presented));
-    return isShown ? tenant.answer(exchange) : own(exchange);
+    // A session was opened with a token of the tenant's operator, and only the tenant's guard may end it.
+    const isSettled = integration !== undefined || presented.isSession === true || this.#isAlike(raw);
+    const isShown = isSettled || (await this.#isCallerOf(tenant ?? this.#own, raw, presented));
+    return tenant !== undefined && isShown ? tenant.answer(exchange) : own(exchange);
+  }
+
+  /** Returns whether a request with a wrong token gets the same answer, whatever tenant the token names. */
+  #isAlike({ method = "", url = "" }: ReceivedRequest): boolean {
+    return typeof this.#alike.find(method, url) === "object";
+  }
+
+  /**
+   * Returns whether a request comes from a caller of those whom it names. Others do not even learn that the tenant exists. A source
+   * with too many wrong tokens gets none verified here either.
+   */
+  async #isCallerOf(
+    { callers }: Asked,
+    raw: ReceivedRequest,
+    { authorization, certificate }: Presented,
+  ): Promise<boolean> {
+    if (authorization === undefined && certificate === undefined) return false;
+    if ((this.#wrongTokens?.waitMs(raw) ?? 0) > 0) return false;
+    let isWrong = false;
+    for (const audience of ["agents", "operators"] as const) {
+      try {
+        await callers.verify(authorization, audience, certificate);
+        return true;
+      } catch (error) {
+        if (!(error instanceof Refusal)) throw error;
+        isWrong = error.code === "UNAUTHENTICATED";
+      }
+    }
+    if (isWrong) this.#wrongTokens?.countUnverified(raw);
+    return false;
   }
 
   /** Tokens that merely name a tenant must not delay those of its callers: whoever sends a new one waits behind other new ones. */
-  #turnOf({ turn, callers }: Pick<TenantAnswering, "turn" | "callers">, { headers }: ReceivedRequest): RequestTurn {
+  #turnOf({ turn, callers }: Asked, { headers }: ReceivedRequest): RequestTurn {
     const { authorization } = headers;
     return authorization === undefined || callers.knows(authorization) ? turn : this.#unverified;
   }
@@ -127,11 +168,20 @@ class Dispatch implements TenantDispatch {
     return { tenant: this.#isIntegrationOf.find(([, isIntegration]) => isIntegration(name))?.[0] };
   }
 
-  async #presentedBy(raw: ReceivedRequest): Promise<Presented> {
+  async #presentedBy(raw: ReceivedRequest): Promise<PresentedFirst> {
     const { authorization } = raw.headers;
     const session = authorization === undefined ? await this.#sessions?.presentFirst(raw) : undefined;
-    return { authorization: session?.authorization ?? authorization, certificate: certificateOf(raw) };
+    const isSession = session !== undefined;
+    return { authorization: session?.authorization ?? authorization, certificate: certificateOf(raw), isSession };
   }
+}
+
+/** Returns the routes that each of them has with the same method and audience, and that are not open to anybody. */
+function guardedByAll([first, ...others]: readonly { readonly routes: readonly Route[] }[]): readonly Route[] {
+  const keyOf = ({ path, endpoint: { method, audience } }: Route): string => `${method} ${path} ${audience}`;
+  const served = others.map(({ routes }) => new Set(routes.map(keyOf)));
+  const guarded = first?.routes.filter(({ endpoint }) => endpoint.audience !== "anybody") ?? [];
+  return guarded.filter((route) => served.every((keys) => keys.has(keyOf(route))));
 }
 
 /** The sessions of a listener that reads each session twice: to choose the tenant, and in the guard. */
@@ -164,25 +214,26 @@ class SettledSessions implements SessionSource {
   }
 }
 
+/** Who is asked: a tenant, or the service itself. */
+interface Asked {
+  readonly turn: RequestTurn;
+  readonly callers: CallerVerifier;
+}
+
 /** The endpoints of one tenant at one listener, with everything that their requests share. */
-class TenantAnswering {
+class TenantAnswering implements Asked {
   readonly routes: ReturnType<typeof routesOf>;
   readonly turn: RequestTurn;
   readonly callers: CallerVerifier;
   readonly #answering: Answering;
   readonly #table = new RouteTable<AnswerFunction>();
-  /** Routes at which the service itself refuses a wrong token in the same way. */
-  readonly #alike = new RouteTable<undefined>();
 
-  constructor(tenant: ServedTenant, { name, parts, own, routes, turns }: TenantListener & { readonly turns: Turns }) {
+  constructor(tenant: ServedTenant, { name, parts, own, turns }: TenantListener & { readonly turns: Turns }) {
     const shedding = parts.shedding?.another();
     this.turn = turns.join((waitedMs) => shedding?.noteWait(waitedMs));
     const { callers, metrics, journal, logError, concurrentRequestsMax, limits } = tenant;
     this.callers = callers;
     this.routes = routesOf([...own, ...tenant.endpoints], name, parts);
-    const keyOf = ({ path, endpoint: { method, audience } }: Route): string => `${method} ${path} ${audience}`;
-    const served = new Set(routes.filter(({ endpoint }) => endpoint.audience !== "anybody").map(keyOf));
-    for (const route of this.routes) if (served.has(keyOf(route))) this.#alike.add(route, undefined);
     this.#answering = new Answering({
       routes: this.routes,
       parts: {
@@ -198,24 +249,6 @@ class TenantAnswering {
       listener: this,
     });
     for (const route of this.routes) this.#table.add(route, this.#answering.answerOf(route.endpoint));
-  }
-
-  /** Returns whether a request with a wrong token gets the answer that it would get without this tenant. */
-  isLikeService({ method = "", url = "" }: ReceivedRequest): boolean {
-    return typeof this.#alike.find(method, url) === "object";
-  }
-
-  /** Returns whether a request comes from a caller of this tenant. Otherwise, it does not even learn that the tenant exists. */
-  async knows({ authorization, certificate }: Presented): Promise<boolean> {
-    for (const audience of ["agents", "operators"] as const) {
-      try {
-        await this.callers.verify(authorization, audience, certificate);
-        return true;
-      } catch (error) {
-        if (!(error instanceof Refusal)) throw error;
-      }
-    }
-    return false;
   }
 
   async answer(exchange: HttpExchange): Promise<EndpointAnswer> {

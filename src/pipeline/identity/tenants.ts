@@ -41,8 +41,10 @@ export function tenantChosenBy({ jwt: { issuers, clientCertificates } }: ChoiceS
   const bySpiffeId = new Map(clientCertificates.map(({ spiffeId, tenant }) => [spiffeId, tenant]));
   const ofToken = (authorization: string): string | undefined => {
     const claims = unverifiedClaims(authorization);
-    const named = byName.get(claims?.["iss"] as string);
-    const tenants = named && (selectedBy(named, claims?.["aud"])[0] ?? named[0])?.tenants;
+    const named = byName.get(claims?.["iss"] as string) ?? [];
+    const meant = selectedBy(named, claims?.["aud"]);
+    // A token for several audiences is valid for none, also where only one of the profiles speaks for the tenant.
+    const tenants = meant.length > 1 ? undefined : (meant[0] ?? named[0])?.tenants;
     const name = tenants && claims?.[tenants.claim];
     return typeof name === "string" && tenants?.names.includes(name) === true ? name : undefined;
   };
