@@ -52,7 +52,7 @@ class ManifestLoader implements LoadedTools {
   readonly settingsRead = new Map<Tool, Readonly<Record<string, unknown>>>();
   readonly notRegistered: string[] = [];
   readonly problems: string[] = [];
-  readonly sources = new Sources();
+  readonly sources: Sources;
   readonly modules = new Set<string>();
   readonly #seen = new Set<unknown>();
   readonly #files = new Set<string>();
@@ -64,6 +64,7 @@ class ManifestLoader implements LoadedTools {
   readonly #timeoutMs: number;
 
   constructor(config: Config, offered: Offered) {
+    this.sources = new Sources(config.tenant);
     this.#config = config;
     this.#offered = offered;
     this.#folder = config.folder;

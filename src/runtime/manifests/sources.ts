@@ -11,7 +11,7 @@ import type { Config } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 
 const FILES_MAX = 1_000;
-const CODE = /\.[cm]?[jt]sx?$/;
+export const CODE = /\.[cm]?[jt]sx?$/;
 const typescript = new Bun.Transpiler({ loader: "ts" });
 
 interface Import {
@@ -28,8 +28,14 @@ interface Source {
 
 /** The manifests as of their first access: every file is read once. */
 export class Sources {
+  /** The tenant whose modules they are; undefined: the service itself. */
+  readonly tenant: string | undefined;
   readonly #read = new Map<string, Source>();
   readonly #digests = new Map<string, string>();
+
+  constructor(tenant?: string) {
+    this.tenant = tenant;
+  }
 
   /**
    * Returns the hex SHA-256 over a file and all its direct and indirect relative imports: the digest changes when any of them
