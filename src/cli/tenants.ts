@@ -1,9 +1,9 @@
+import { Capacity } from "../core/capacity.ts";
 import { StartupError } from "../core/errors.ts";
 import type { ServedTenant } from "../http/server-options.ts";
 import { Tenants } from "../http/tenants.ts";
 import type { BuildModules } from "../modules.ts";
 import { type TenantChoice, tenantChosenBy } from "../pipeline/identity/tenants.ts";
-import { Capacity } from "../pipeline/limits/capacity.ts";
 import type { Hooks } from "../runtime/composition/wiring.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { asOfService, keepingTenants, problemOf, tenantConfigOf, tenantConfigs } from "../runtime/config/tenants.ts";

@@ -1,7 +1,7 @@
+import type { CapacityShare } from "../core/capacity.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Admitted, type Authorized, mint, type Verified, type WithinRate } from "../core/evidence.ts";
 import type { CallerContext } from "../core/types.ts";
-import type { CapacityShare } from "./limits/capacity.ts";
 import { monotonic } from "./limits/monotonic-clock.ts";
 import type { Rates } from "./limits/rates.ts";
 

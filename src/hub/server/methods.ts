@@ -1,11 +1,11 @@
 import { z } from "zod";
+import { Capacity, type CapacityShare } from "../../core/capacity.ts";
 import { sha256Hex } from "../../core/digest.ts";
 import { Semaphore } from "../../database/semaphore.ts";
 import type { HubMember, HubMethod } from "../contract.ts";
 import { HubRefusal, HubUnavailable } from "../errors.ts";
 import { decodeWire, encodeWire, HUB_BYTES_MAX, WireError } from "../wire.ts";
 import { decrease } from "./counts.ts";
-import { SharedRoom, type TakeRoom } from "./shared-room.ts";
 
 /** Maximum number of open requests of all members of all tenants, without those that wait. */
 const TOTAL_MAX = 1_024;
@@ -38,10 +38,10 @@ const envelope = z.strictObject({ id: z.string().regex(/^[A-Za-z0-9_-]{16,64}$/)
 
 /** The room for open requests that the members of all tenants share. */
 export class MethodRoom {
-  readonly #requests = new SharedRoom(TOTAL_MAX);
-  readonly #bytes = new SharedRoom(BYTES_MAX);
+  readonly #requests = new Capacity(TOTAL_MAX);
+  readonly #bytes = new Capacity(BYTES_MAX);
 
-  join(): { readonly requests: TakeRoom; readonly bytes: TakeRoom } {
+  join(): { readonly requests: CapacityShare; readonly bytes: CapacityShare } {
     return { requests: this.#requests.join(), bytes: this.#bytes.join() };
   }
 }
@@ -91,14 +91,12 @@ export class Methods {
    */
   enter({ name, instance }: HubMember, method: string): () => void {
     if (this.#methods.get(method)?.waits === true) return countedBoth(this.#waiting, { name, instance }, WAITING_MAX);
+    const { requests } = this.#room;
+    if (requests.isFull()) throw new HubBusy("too many requests are open at once");
     const leave = counted(this.#running, name, this.#perMemberMax());
-    const giveBack = this.#room.requests(1);
-    if (giveBack === undefined) {
-      leave();
-      throw new HubBusy("too many requests are open at once");
-    }
+    requests.take();
     return () => {
-      giveBack();
+      requests.release();
       leave();
     };
   }
@@ -119,11 +117,14 @@ export class Methods {
    */
   hold({ name }: HubMember, bytes: number): () => void {
     const held = this.#bytes.get(name) ?? 0;
-    const giveBack = held + bytes > BYTES_PER_MEMBER_MAX ? undefined : this.#room.bytes(bytes);
-    if (giveBack === undefined) throw new HubBusy("too many bytes of requests are being read at once");
+    const { bytes: room } = this.#room;
+    if (held + bytes > BYTES_PER_MEMBER_MAX || room.isFull(bytes)) {
+      throw new HubBusy("too many bytes of requests are being read at once");
+    }
+    room.take(bytes);
     this.#bytes.set(name, held + bytes);
     return () => {
-      giveBack();
+      room.release(bytes);
       decrease(this.#bytes, name, bytes);
     };
   }

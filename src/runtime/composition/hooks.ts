@@ -1,13 +1,13 @@
 import type { ApprovalCallback } from "../../approvals/callback.ts";
 import type { EntryDraft } from "../../audit/entry.ts";
 import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
+import type { Capacity } from "../../core/capacity.ts";
 import type { CertificateEvent, UpstreamEvent } from "../../core/target-kind.ts";
 import type { ServiceHalts } from "../../halts/halts.ts";
 import type { BundleFact } from "../../hub/bundle-fact.ts";
 import type { HubOutcome } from "../../hub/server/served-tenants.ts";
 import type { CallRecordLog } from "../../pipeline/call-record.ts";
 import type { ReviewResult } from "../../pipeline/identity/token-review.ts";
-import type { Capacity } from "../../pipeline/limits/capacity.ts";
 import type { RateTable } from "../../pipeline/limits/rates-shared.ts";
 import type { Config } from "../config/config.ts";
 import type { ReloadCandidate, ReloadEvent } from "../reload/types.ts";

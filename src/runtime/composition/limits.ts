@@ -1,6 +1,6 @@
+import { shareOf } from "../../core/capacity.ts";
 import { postgresStore } from "../../database/postgres-store.ts";
 import { type AdmissionOptions, createAdmission } from "../../pipeline/admission.ts";
-import { shareOf } from "../../pipeline/limits/capacity.ts";
 import { Rates } from "../../pipeline/limits/rates.ts";
 import { openRateTable } from "../../pipeline/limits/rates-postgres.ts";
 import { type RateTable, SharedRates } from "../../pipeline/limits/rates-shared.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
+import { Capacity } from "../../../src/core/capacity.ts";
 import type { Verified } from "../../../src/core/evidence.ts";
-import { Capacity } from "../../../src/pipeline/limits/capacity.ts";
 import { limitProblems, openLimits } from "../../../src/runtime/composition/limits.ts";
 import type { Config } from "../../../src/runtime/config/config.ts";
 import { tenantConfigs } from "../../../src/runtime/config/tenants.ts";

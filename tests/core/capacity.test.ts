@@ -1,9 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { Refusal } from "../../../src/core/errors.ts";
-import type { Admitted, Verified } from "../../../src/core/evidence.ts";
-import { type Admission, createAdmission } from "../../../src/pipeline/admission.ts";
-import { Capacity, type CapacityShare, shareOf } from "../../../src/pipeline/limits/capacity.ts";
+import { Capacity, type CapacityShare, shareOf } from "../../src/core/capacity.ts";
+import { Refusal } from "../../src/core/errors.ts";
+import type { Admitted, Verified } from "../../src/core/evidence.ts";
+import { type Admission, createAdmission } from "../../src/pipeline/admission.ts";
 
 /** Takes places until there are none; returns how many there were. */
 function fill(share: CapacityShare): number {
@@ -47,6 +47,30 @@ test("after a reload with a smaller maximum, shares hold at once, and nothing el
   expect([noisy.isFull(), quiet.isFull()]).toEqual([true, true]);
   noisy.release();
   expect([noisy.isFull(), quiet.isFull()]).toEqual([false, false]);
+});
+
+test("larger amounts fit as a whole, into the own share and what is for everybody, or not at all", () => {
+  const capacity = new Capacity(16);
+  const [noisy, quiet] = [capacity.join(), capacity.join()];
+  expect([noisy.isFull(12), noisy.isFull(13)]).toEqual([false, true]);
+  noisy.take(10);
+  expect([noisy.isFull(2), noisy.isFull(3), quiet.isFull(6), quiet.isFull(7)]).toEqual([false, true, false, true]);
+  quiet.take(5);
+  expect([noisy.isFull(1), noisy.isFull(2)]).toEqual([false, true]);
+  noisy.release(10);
+  expect([noisy.isFull(11), noisy.isFull(12)]).toEqual([false, true]);
+});
+
+test("a service that joins when everything is in use has its share; the first gets no more before it has released as much", () => {
+  const capacity = new Capacity(8);
+  const noisy = capacity.join();
+  fill(noisy);
+  const late = capacity.join();
+  expect(fill(late)).toBe(2);
+  noisy.release(2);
+  expect(noisy.isFull()).toBe(true);
+  noisy.release();
+  expect(noisy.isFull()).toBe(false);
 });
 
 const SERVICES_MAX = 5;
