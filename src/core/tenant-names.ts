@@ -29,10 +29,11 @@ export function serviceDirOf(dir: string): string {
 }
 
 /**
- * Returns the file of a tenant next to the service's own: `approvals.acme.sqlite`. A name contains no dot, so that two tenants never
- * have the same file.
+ * Returns the database file of a tenant next to the service's own: `approvals.acme.sqlite`. A name contains no dot, so that two
+ * tenants never have the same file. It always has an extension: otherwise the file of a tenant whose name ends with `-wal` would be
+ * the one that SQLite keeps next to another tenant's.
  */
 export function tenantFile(path: string, tenant: string | undefined): string {
   if (tenant === undefined) return path;
-  return path.replace(/(?<=[^/])\.[^./]*$|$/, (extension) => `.${checkedTenant(tenant)}${extension}`);
+  return path.replace(/(?<=[^/])\.[^./]*$|$/, (extension) => `.${checkedTenant(tenant)}${extension || ".sqlite"}`);
 }

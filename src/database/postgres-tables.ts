@@ -3,7 +3,7 @@ import { resultWithin } from "../core/time-limits.ts";
 import { type Sql, StoreProblem, schemaVersion, transact } from "./dialect.ts";
 import { clockOf, limitTransaction, READ, stateOf, WRITE } from "./postgres.ts";
 import { integer, text } from "./rows.ts";
-import { migrate, POSTGRES_STEPS } from "./schema.ts";
+import { assertOwner, migrate, POSTGRES_STEPS } from "./schema.ts";
 import { quotedSchemaOf, schemaOf } from "./tenant-schema.ts";
 
 /** Limit for the first look at a database, with the connection: a server that has stopped may still accept connections. */
@@ -27,7 +27,8 @@ export async function prepareDatabase(sql: Bun.SQL, tenant: string | undefined):
     await tx`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK}::bigint)`;
     if (tenant !== undefined) await createSchema(tx, tenant);
     // Another process may have migrated the tables while this one waited for the lock.
-    await migrate(tx, { steps: POSTGRES_STEPS, from: await versionOf(tx), run: (step) => tx.unsafe(step) });
+    const from = await versionOf(tx, tenant);
+    await migrate(tx, { steps: POSTGRES_STEPS, from, tenant, run: (step) => tx.unsafe(step) });
   });
 }
 
@@ -45,7 +46,7 @@ function readUsable(sql: Bun.SQL, tenant: string | undefined): Promise<number> {
       throw new StoreProblem("forgets commits when it crashes: set synchronous_commit to on for this user");
     }
     if (schema === "missing") return 0;
-    const version = await versionOf(tx);
+    const version = await versionOf(tx, tenant);
     if (version < POSTGRES_STEPS.length && row["creates"] !== true) throw new StoreProblem(noCreate(schema));
     return version;
   });
@@ -105,7 +106,7 @@ async function assertForeign(tx: Sql, tenant: string): Promise<void> {
  * Returns the schema version; 0 for a database without the service's tables. Queries the catalog because `to_regclass` may
  * return a state from before a lock wait.
  */
-async function versionOf(sql: Sql): Promise<number> {
+async function versionOf(sql: Sql, tenant: string | undefined): Promise<number> {
   const tables = await sql`
     SELECT tablename AS name FROM pg_tables
     WHERE schemaname = ANY (current_schemas(false)) AND tablename IN ('approval_schema', 'approvals')`;
@@ -113,11 +114,13 @@ async function versionOf(sql: Sql): Promise<number> {
     if (tables.length > 0) throw new StoreProblem("has a table `approvals` of another program: name another database");
     return 0;
   }
-  return schemaVersion(await sql`SELECT * FROM approval_schema`, {
+  const version = schemaVersion(await sql`SELECT * FROM approval_schema`, {
     latest: POSTGRES_STEPS.length,
     ifDamaged: "is damaged: restore it from a backup, or drop its tables to start with no approvals",
     other: "database",
   });
+  await assertOwner(sql, tenant);
+  return version;
 }
 
 /** Returns what is wrong with a database, and what to do; never the user's password. */

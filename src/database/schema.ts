@@ -1,4 +1,5 @@
-import type { Sql } from "./dialect.ts";
+import { type Sql, StoreProblem } from "./dialect.ts";
+import { text } from "./rows.ts";
 
 /**
  * Migrations of both databases: step n takes the tables from version n to n + 1. A released step never changes. The statements
@@ -409,15 +410,36 @@ interface Migration {
   readonly steps: readonly string[];
   /** The version of the tables now. */
   readonly from: number;
+  /** Whose tables they are; undefined: the service's own. */
+  readonly tenant: string | undefined;
   /** Runs the statements of a step, within the transaction of `sql`. */
   readonly run: (step: string) => unknown;
 }
 
 /** Applies the steps that the tables lack. Tables that a newer release has changed stay as they are. */
-export async function migrate(sql: Sql, { steps, from, run }: Migration): Promise<void> {
+export async function migrate(sql: Sql, { steps, from, tenant, run }: Migration): Promise<void> {
   for (const [index, step] of steps.entries()) {
     if (index < from) continue;
     await run(step);
     await sql`UPDATE approval_schema SET version = ${index + 1}`;
   }
+  if (from > 0 || tenant === undefined) return;
+  await sql`INSERT INTO approval_counters (name, value) VALUES (${OWNER + tenant}, 0)`;
+}
+
+/** Begins the name of the row that says whose tables these are. Those of the service itself have none. */
+const OWNER = "tenant:";
+
+/**
+ * Tables can come to the place of another tenant: by a copied file, a search path, or a schema of the same name.
+ *
+ * @throws {StoreProblem} when the tables are not those of this tenant
+ */
+export async function assertOwner(sql: Sql, tenant: string | undefined): Promise<void> {
+  const [row] = await sql`SELECT name FROM approval_counters WHERE name LIKE ${`${OWNER}%`}`;
+  const owner = row && text(row, "name").slice(OWNER.length);
+  if (owner === tenant) return;
+  const nameOf = (each: string | undefined): string =>
+    each === undefined ? "the service itself" : `the tenant ${each}`;
+  throw new StoreProblem(`belongs to ${nameOf(owner)}, and is not for ${nameOf(tenant)}: each needs its own`);
 }

@@ -10,12 +10,13 @@ import {
   type Sql,
   STATE_MS_MAX,
   type StoreFacts,
+  type StoreParts,
   StoreProblem,
   schemaVersion,
   type TransactionKind,
   type Transactions,
 } from "./dialect.ts";
-import { migrate, SQLITE_STEPS } from "./schema.ts";
+import { assertOwner, migrate, SQLITE_STEPS } from "./schema.ts";
 import { SqliteConnection } from "./sqlite-connection.ts";
 
 /** Time that SQLite itself waits for a lock, in milliseconds: it blocks the whole process meanwhile. */
@@ -43,9 +44,9 @@ export const sqliteStore: ApprovalStore = {
   async open(url, { now, tenant }) {
     const path = /^sqlite:\/\/(\/[^\0?#]+)$/.exec(url)?.[1];
     if (path === undefined) throw new Error(`the approvals store must be named as ${this.example}`);
-    return openSqlite(tenantFile(path, tenant), now);
+    return openSqlite(tenantFile(path, tenant), { now, tenant });
   },
-  inspect: (url, { tenant }) => inspectSqlite(tenantFile(url.slice("sqlite://".length), tenant)),
+  inspect: (url, { tenant }) => inspectSqlite(tenantFile(url.slice("sqlite://".length), tenant), tenant),
   async stateTransactions(url, { now, tenant }) {
     return sqliteState(tenantFile(url.slice("sqlite://".length), tenant), now);
   },
@@ -161,12 +162,12 @@ export function memoryTransactions(now: () => number): Transactions {
  * run on one machine.
  * @throws Error that names the file and what to do
  */
-async function openSqlite(path: string, now: () => number): Promise<Dialect> {
+async function openSqlite(path: string, { now, tenant }: Pick<StoreParts, "now" | "tenant">): Promise<Dialect> {
   const opened: SqliteConnection[] = [];
   try {
     prepareFile(path);
     const writer = await connect(path, opened);
-    await whileBusy(() => prepareDatabase(writer, path));
+    await whileBusy(() => prepareDatabase(writer, { path, tenant }));
     const reader = await connect(path, opened);
     await whileBusy(() => reader.pragma("query_only = ON"));
     return {
@@ -195,7 +196,7 @@ const CHECKED_BYTES_MAX = 134_217_728;
  * Reads the file without changing it: a file that nobody has open stays without a write-ahead log.
  * @throws Error that names the file and what to do
  */
-async function inspectSqlite(path: string): Promise<StoreFacts> {
+async function inspectSqlite(path: string, tenant: string | undefined): Promise<StoreFacts> {
   const latest = SQLITE_STEPS.length;
   const opened: SqliteConnection[] = [];
   try {
@@ -205,7 +206,7 @@ async function inspectSqlite(path: string): Promise<StoreFacts> {
     const sql = new SqliteConnection(path, { create: false, reads });
     opened.push(sql);
     await sql.pragma(`busy_timeout = ${BUSY_TIMEOUT_MS}`);
-    const version = await whileBusy(() => sql.begin("DEFERRED", versionOf));
+    const version = await whileBusy(() => sql.begin("DEFERRED", (tx) => versionOf(tx, tenant)));
     const [mode = {}]: readonly Row[] = reads === "shared" ? await sql.pragma("journal_mode") : [];
     const isChecked = size <= CHECKED_BYTES_MAX;
     const [check]: readonly Row[] = isChecked ? await whileBusy(() => sql.pragma("quick_check(1)")) : [];
@@ -264,8 +265,11 @@ async function connect(path: string, opened: SqliteConnection[]): Promise<Sqlite
 }
 
 /** Checks the file before it changes anything, so that the file of another program stays unchanged. */
-async function prepareDatabase(sql: SqliteConnection, path: string): Promise<void> {
-  await sql.begin("DEFERRED", versionOf);
+async function prepareDatabase(
+  sql: SqliteConnection,
+  { path, tenant }: { readonly path: string; readonly tenant: string | undefined },
+): Promise<void> {
+  await sql.begin("DEFERRED", (tx) => versionOf(tx, tenant));
   const [mode]: readonly Row[] = await sql.pragma("journal_mode = WAL");
   if (mode?.["journal_mode"] !== "wal") {
     throw new StoreProblem("cannot keep a write-ahead log there: put it on a local file system");
@@ -274,19 +278,22 @@ async function prepareDatabase(sql: SqliteConnection, path: string): Promise<voi
   const [check]: readonly Row[] = await sql.pragma("quick_check(1)");
   if (check?.["quick_check"] !== "ok") throw new StoreProblem(DAMAGED);
   await sql.begin("IMMEDIATE", async (tx, script) => {
-    await migrate(tx, { steps: SQLITE_STEPS, from: await versionOf(tx), run: script });
+    const from = await versionOf(tx, tenant);
+    await migrate(tx, { steps: SQLITE_STEPS, from, tenant, run: script });
   });
   regularFile(path);
 }
 
-async function versionOf(sql: Sql): Promise<number> {
+async function versionOf(sql: Sql, tenant: string | undefined): Promise<number> {
   const tables = await sql`SELECT name FROM sqlite_master WHERE type = 'table'`;
   if (tables.length === 0) return 0;
   if (!tables.some((table) => table["name"] === "approval_schema")) {
     throw new StoreProblem("is a database of another program: name another path");
   }
   const rows = await sql`SELECT * FROM approval_schema`;
-  return schemaVersion(rows, { latest: SQLITE_STEPS.length, ifDamaged: DAMAGED, other: "path" });
+  const version = schemaVersion(rows, { latest: SQLITE_STEPS.length, ifDamaged: DAMAGED, other: "path" });
+  await assertOwner(sql, tenant);
+  return version;
 }
 
 const DAMAGED = "is damaged: restore it from a backup, or move it away to start with no approvals";

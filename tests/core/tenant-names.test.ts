@@ -3,10 +3,10 @@ import { checkedTenant, tenantFile } from "../../src/core/tenant-names.ts";
 
 test.each([
   ["/var/approvals.sqlite", "/var/approvals.acme.sqlite"],
-  ["/var/approvals", "/var/approvals.acme"],
-  ["/var.d/approvals", "/var.d/approvals.acme"],
+  ["/var/approvals", "/var/approvals.acme.sqlite"],
+  ["/var.d/approvals", "/var.d/approvals.acme.sqlite"],
   ["/var/approvals.v1.db", "/var/approvals.v1.acme.db"],
-  ["/var/.approvals", "/var/.approvals.acme"],
+  ["/var/.approvals", "/var/.approvals.acme.sqlite"],
   ["./a.sqlite", "./a.acme.sqlite"],
 ])("the file of a tenant next to %s is %s", (path, file) => {
   expect(tenantFile(path, "acme")).toBe(file);

@@ -1,8 +1,9 @@
 import { afterEach, describe, expect, test } from "bun:test";
-import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
+import { copyFileSync, mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { sqliteStore } from "../../src/database/sqlite.ts";
+import { askFor } from "../support/approvals.ts";
 import { openTenant, tenantTests } from "../support/tenants.ts";
 
 const folders: string[] = [];
@@ -32,5 +33,38 @@ describe("tenants in SQLite", () => {
     expect((await sqliteStore.inspect(url, { now: Date.now, tenant: "acme" })).version).toBeGreaterThan(0);
     expect(statSync(join(folder, "approvals.acme.sqlite")).mode & 0o077).toBe(0);
     await acme.close();
+  });
+
+  test("tables of one are refused in the place of another", async () => {
+    const folder = makeFolder();
+    const fileOf = (name: string) => join(folder, name);
+    const url = `sqlite://${fileOf("approvals.sqlite")}`;
+    for (const tenant of [undefined, "acme"]) await (await openTenant(url, tenant)).close();
+    copyFileSync(fileOf("approvals.acme.sqlite"), fileOf("approvals.globex.sqlite"));
+    copyFileSync(fileOf("approvals.sqlite"), fileOf("approvals.initech.sqlite"));
+    const ofAcme = `sqlite://${fileOf("approvals.acme.sqlite")}`;
+    const opening = (at: string, tenant?: string) => openTenant(at, tenant).then((opened) => opened.close());
+    for (const [act, owner] of [
+      [() => opening(url, "globex"), "the tenant acme"],
+      [() => opening(url, "initech"), "the service itself"],
+      [() => opening(ofAcme), "the tenant acme"],
+      [() => sqliteStore.inspect(ofAcme, { now: Date.now, tenant: undefined }), "the tenant acme"],
+    ] as const) {
+      await expect(act()).rejects.toThrow(`belongs to ${owner}`);
+    }
+    for (const tenant of [undefined, "acme"]) await opening(url, tenant);
+  });
+
+  test("no name of a tenant is that of a file that SQLite keeps next to another tenant's", async () => {
+    for (const name of ["approvals", "approvals.db"]) {
+      const folder = makeFolder();
+      const url = `sqlite://${join(folder, name)}`;
+      const names = [undefined, "acme", "acme-wal", "acme-shm", "acme-journal", "wal"];
+      const opened: Awaited<ReturnType<typeof openTenant>>[] = [];
+      for (const tenant of names) opened.push(await openTenant(url, tenant));
+      for (const approvals of opened) await askFor(approvals);
+      expect(await Promise.all(opened.map((approvals) => approvals.lastSeq()))).toEqual(names.map(() => 1));
+      for (const approvals of opened) await approvals.close();
+    }
   });
 });

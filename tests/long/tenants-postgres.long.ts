@@ -222,8 +222,8 @@ describe.skipIf(native === undefined)("tenants in PostgreSQL", () => {
   });
 
   describe("a user of the database", () => {
-    async function lowly(name: string) {
-      const url = new URL(await createDatabase());
+    async function lowly(name: string, database?: string) {
+      const url = new URL(database ?? (await createDatabase()));
       await server.send(`CREATE ROLE ${name} LOGIN PASSWORD '${name}'`);
       await server.send(`GRANT CREATE ON SCHEMA public TO ${name}`, nameOf(url.href));
       url.username = name;
@@ -277,6 +277,20 @@ describe.skipIf(native === undefined)("tenants in PostgreSQL", () => {
         await askFor((await open(url, "another")).approvals);
       },
     );
+
+    test("whose search path is the schema of another service's tenant, and a tenant whose schema another service has, are refused", async () => {
+      const url = await createDatabase();
+      await open(url, "acme");
+      const other = new URL(await lowly("stc_globex", url));
+      await server.send("GRANT USAGE ON SCHEMA stc_acme TO stc_globex", nameOf(url));
+      await server.send("GRANT SELECT ON ALL TABLES IN SCHEMA stc_acme TO stc_globex", nameOf(url));
+      await server.send("ALTER ROLE stc_globex SET search_path = stc_acme", nameOf(url));
+      expect(await problem(open(other.href, undefined))).toContain("belongs to the tenant acme");
+      await server.send("ALTER ROLE stc_globex RESET search_path", nameOf(url));
+      await server.send("CREATE SCHEMA AUTHORIZATION stc_globex", nameOf(url));
+      await askFor((await open(other.href, undefined)).approvals);
+      expect(await problem(open(url, "globex"))).toContain("belongs to the service itself");
+    });
 
     test("an inspection creates nothing", async () => {
       const url = await createDatabase();
