@@ -6,7 +6,15 @@ import type { BuildModules } from "../modules.ts";
 import { type TenantChoice, tenantChosenBy } from "../pipeline/identity/tenants.ts";
 import type { Hooks } from "../runtime/composition/wiring.ts";
 import type { Config } from "../runtime/config/config.ts";
-import { asOfService, keepingTenants, problemOf, tenantConfigOf, tenantConfigs } from "../runtime/config/tenants.ts";
+import {
+  asOfService,
+  keepingTenants,
+  keepingTenantsFor,
+  OTHERS_HAVE_PROBLEMS,
+  problemOf,
+  tenantConfigOf,
+  tenantConfigs,
+} from "../runtime/config/tenants.ts";
 import type { ReloadCandidate, Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
 import {
   type Composition,
@@ -78,7 +86,7 @@ function ownReading(readAgain: ReadAgain): ReadAgain {
 
 /** Returns a function that reads one tenant's configuration again, also while other tenants have problems. */
 function readingOf(name: string, readAgain: ReadAgain): ReadAgain {
-  return async () => tenantConfigOf(await keepingTenants(async () => readAgain()), name);
+  return async () => tenantConfigOf(await keepingTenantsFor(name, async () => readAgain()), name);
 }
 
 /** Returns the name of the tenant whose configuration this is. */
@@ -206,7 +214,10 @@ export class RunningTenants {
       const reloaded = await service.reload?.(by);
       if (reloaded === undefined) continue;
       tenants[name] = reloaded.outcome;
-      if (reloaded.outcome === "refused") problems.add(config, reloaded.problems);
+      if (reloaded.outcome !== "refused") continue;
+      // Those of the others are in the answer already.
+      const isOwn = (problem: string): boolean => own.outcome !== "refused" || problem !== OTHERS_HAVE_PROBLEMS;
+      problems.add(config, reloaded.problems.filter(isOwn));
     }
     const each = { service: own.outcome, tenants };
     const all = problems.all();

@@ -147,6 +147,38 @@ describe("a reload of a tenant", () => {
     expect([http, body.status, JSON.stringify(body).includes("globex")]).toEqual([200, "changed", false]);
     expect(await says()).toEqual(["first", "acme 2", "globex 1"]);
   });
+
+  const odd = { limits: { oddMax: 1 } };
+  const issuers = tokens
+    .profiles()
+    .map((each) => ("tenants" in each ? { ...each, tenants: { names: ["acme", "globex", "initech"] } } : each));
+  test.each<[string, Readonly<Record<string, unknown>>]>([
+    ["of the service", { systems: { payroll: { http: { baseUrl: "nowhere" } } } }],
+    [
+      "of the service and of another tenant",
+      { ...odd, tenants: { ...TENANTS, globex: { ...TENANTS.globex, ...odd } } },
+    ],
+    ["of a tenant that there is not", { jwt: { issuers } }],
+    ["of a name", { tenants: { ...TENANTS, "Globex-2": {} } }],
+  ])("shows its operator none of the problems %s", async (_, changes) => {
+    service.configure(changes);
+    const { http, body } = await reload("acme");
+    expect([http, body.problems]).toEqual([
+      422,
+      ["the configuration has problems outside of this tenant's section: operators of the service are shown them"],
+    ]);
+    const token = await tokens.operatorOf("acme", ["configuration:read"]);
+    const shown = await service.send("GET", "/configuration", { token });
+    expect(shown.body.problems).toEqual(body.problems);
+    expect((await reload(undefined)).body.problems.join()).toMatch(/payroll|tenants.globex|initech|Globex-2/);
+  });
+
+  test("shows its operator its own problems, whatever else is wrong", async () => {
+    service.configure({ ...odd, tenants: { ...TENANTS, acme: { ...TENANTS.acme, dataFlow: 1 } } });
+    const { body } = await reload("acme");
+    expect(body.problems).toHaveLength(2);
+    expect(body.problems[0]).toContain("tenants.acme.dataFlow");
+  });
 });
 
 test("a service without tenants refuses a configuration with some: it needs a restart", async () => {

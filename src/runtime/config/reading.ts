@@ -4,7 +4,7 @@ import type { Modules } from "../module-types.ts";
 import { type Config, configSchema, type Environment, environmentOverrides, server } from "./config.ts";
 import { withIssuerList } from "./jwt.ts";
 import { configMessage, configProblems, fieldOf } from "./problems.ts";
-import { FAMILY, type Family, type ReadTenant, TenantProblems } from "./tenant-family.ts";
+import { FAMILY, type Family, type ReadTenant, ServiceProblems, TenantProblems } from "./tenant-family.ts";
 import {
   combinationProblems,
   derivedTenants,
@@ -47,7 +47,7 @@ export function readConfig(written: unknown, options: ReadOptions, modules: Modu
   });
   const ofTenants = all.flatMap((tenant) => tenant.problems);
   const texts = [...new Set([...textsOf(problems, options), ...ofTenants])];
-  if (config === undefined || problems.length > 0) throw new StartupError(texts);
+  if (config === undefined || problems.length > 0) throw new ServiceProblems(texts, all);
   const read = withFamily(config, { tenants: all, written: overridden });
   if (texts.length > 0) throw new TenantProblems(texts, read);
   return read;

@@ -29,3 +29,13 @@ export class TenantProblems<Read> extends StartupError {
     this.config = config;
   }
 }
+
+/** The service itself has problems, and tenants may have some, too. */
+export class ServiceProblems<Read> extends StartupError {
+  readonly tenants: readonly ReadTenant<Read>[];
+
+  constructor(problems: readonly string[], tenants: readonly ReadTenant<Read>[]) {
+    super(problems);
+    this.tenants = tenants;
+  }
+}

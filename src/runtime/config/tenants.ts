@@ -1,7 +1,7 @@
 import { StartupError } from "../../core/errors.ts";
 import type { Config } from "./config.ts";
 import { fieldOf } from "./problems.ts";
-import { FAMILY, type ReadTenant, TenantProblems } from "./tenant-family.ts";
+import { FAMILY, type ReadTenant, ServiceProblems, TenantProblems } from "./tenant-family.ts";
 import { inherited, OF_SERVICE_ONLY, type Section, tableIn, WRITABLE, writtenTenant } from "./tenant-sections.ts";
 
 /** The configurations of the tenants of a service, and where their problems are written. */
@@ -25,6 +25,25 @@ export async function keepingTenants(read: () => Promise<Config>): Promise<Confi
   } catch (error) {
     if (error instanceof TenantProblems) return error.config as Config;
     throw error;
+  }
+}
+
+/** What operators of a tenant are told of problems that are not the tenant's. */
+export const OTHERS_HAVE_PROBLEMS =
+  "the configuration has problems outside of this tenant's section: operators of the service are shown them";
+
+/**
+ * Returns what `keepingTenants` returns, for the reload of one tenant.
+ *
+ * @throws {StartupError} with the tenant's own problems alone: its operators are shown them, and those of others name others
+ */
+export async function keepingTenantsFor(name: string, read: () => Promise<Config>): Promise<Config> {
+  try {
+    return await keepingTenants(read);
+  } catch (error) {
+    if (!(error instanceof StartupError)) throw error;
+    const own = error instanceof ServiceProblems ? error.tenants.find((one) => one.name === name)?.problems : undefined;
+    throw new StartupError([...(own ?? []), OTHERS_HAVE_PROBLEMS]);
   }
 }
 
