@@ -16,6 +16,8 @@ export interface SessionRow {
   readonly idHash: string;
   readonly issuer: string;
   readonly subject: string;
+  /** The tenant of the operator: an issuer may have a subject of the same name in each. */
+  readonly tenant: string | undefined;
   /** Encrypted with a key from the cookie's value. */
   readonly sealed: string;
   readonly endsAt: number;
@@ -32,18 +34,18 @@ export class SessionRows {
 
   /** Adds a session. Removes the one that it replaces and the oldest that are in its way, and returns them. */
   add(row: SessionRow, replaced?: string): Promise<readonly SessionRow[]> {
-    const { idHash, issuer, subject, sealed, endsAt, renewAt } = row;
+    const { idHash, issuer, subject, tenant = "", sealed, endsAt, renewAt } = row;
     return this.#state.write(async (sql, now) => {
       const [newest = {}] = await sql`SELECT coalesce(max(opened_at), 0) AS opened_at FROM console_sessions`;
       // Sessions of one moment have an order, too.
       const openedAt = Math.max(now, integer(newest, "opened_at") + 1);
       await sql`
-        INSERT INTO console_sessions (id_hash, issuer, subject, sealed, opened_at, ends_at, renew_at)
-        VALUES (${idHash}, ${issuer}, ${subject}, ${sealed}, ${openedAt}, ${endsAt}, ${renewAt})`;
+        INSERT INTO console_sessions (id_hash, issuer, subject, tenant, sealed, opened_at, ends_at, renew_at)
+        VALUES (${idHash}, ${issuer}, ${subject}, ${tenant}, ${sealed}, ${openedAt}, ${endsAt}, ${renewAt})`;
       const before = await sql`DELETE FROM console_sessions WHERE id_hash = ${replaced ?? ""} RETURNING *`;
       const own = await sql`
         DELETE FROM console_sessions WHERE id_hash IN (
-          SELECT id_hash FROM console_sessions WHERE issuer = ${issuer} AND subject = ${subject}
+          SELECT id_hash FROM console_sessions WHERE issuer = ${issuer} AND subject = ${subject} AND tenant = ${tenant}
           ORDER BY opened_at DESC, id_hash LIMIT ${ALL} OFFSET ${SESSIONS_PER_OPERATOR_MAX})
         RETURNING *`;
       const others = await sql`
@@ -147,5 +149,14 @@ function toRow(row: Row): SessionRow {
     text(row, "subject"),
     text(row, "sealed"),
   ];
-  return { idHash, issuer, subject, sealed, endsAt: integer(row, "ends_at"), renewAt: integer(row, "renew_at") };
+  const tenant = text(row, "tenant") || undefined;
+  return {
+    idHash,
+    issuer,
+    subject,
+    tenant,
+    sealed,
+    endsAt: integer(row, "ends_at"),
+    renewAt: integer(row, "renew_at"),
+  };
 }

@@ -133,14 +133,14 @@ export class Sessions implements SessionSource {
 
   /** Opens a session and ends the one whose cookie the request carries, if any. Resolves when the sign-in is recorded. */
   async open(request: Exchange["raw"], grant: OperatorToken, by: SignedInBy): Promise<NewSession> {
-    const { subject: sub, issuer: iss } = grant.caller;
+    const { subject, issuer, tenant } = grant.caller;
     const { journal, logError, clock, rows, secret } = this.#options;
     const now = clock();
     const [id, key] = [newSecret(), newSecret()];
     const content = contentOf(grant, hashOf(key));
     const isRenewed = grant.refreshToken !== undefined;
     const endsAtMs = Math.floor(isRenewed ? now + SESSION_MS : Math.min(now + SESSION_MS, content.expiresAt * 1_000));
-    const facts = { idHash: hashOf(id), issuer: iss, subject: sub, endsAt: endsAtMs };
+    const facts = { idHash: hashOf(id), issuer, subject, tenant, endsAt: endsAtMs };
     const row = { ...facts, renewAt: renewalOf(content, now), sealed: sealed(id, facts, content) };
     this.#remember(row, content);
     let cookie: string;
@@ -153,7 +153,7 @@ export class Sessions implements SessionSource {
         if (isReplaced) await this.#ended(one, contentIn(presented, one)?.refreshToken, "replaced");
         else await this.#ended(one, undefined, "too_many");
       }
-      await journal({ type: "console.signedIn", sub, iss, by });
+      await journal({ type: "console.signedIn", ...personIn(facts), by });
     } catch (error) {
       this.#refreshTokens.delete(row.idHash);
       this.#revoke(grant.refreshToken);
@@ -298,7 +298,8 @@ export class Sessions implements SessionSource {
 
   async #stored(claimed: Session, grant: OperatorToken): Promise<Session | undefined> {
     const { row, content } = claimed;
-    if (grant.caller.subject !== row.subject || grant.caller.issuer !== row.issuer) {
+    const { subject, issuer, tenant } = grant.caller;
+    if (subject !== row.subject || issuer !== row.issuer || tenant !== row.tenant) {
       this.#revoke(grant.refreshToken);
       throw signInAgain(new Error("the renewed token is for somebody else"));
     }
@@ -355,7 +356,7 @@ export class Sessions implements SessionSource {
     this.#unstored.delete(row.idHash);
     this.#refreshTokens.delete(row.idHash);
     this.#revoke(known);
-    const line = { type: "console.signedOut", sub: row.subject, iss: row.issuer, why } as const;
+    const line = { type: "console.signedOut", ...personIn(row), why } as const;
     await journal(line).catch((error: unknown) => {
       if (why === "signed_out") throw error;
       logError(error);
@@ -392,8 +393,19 @@ function contentOf({ token, caller, refreshToken }: OperatorToken, keyHash: stri
 }
 
 /** The facts of the row that its content is bound to: changed in the database, the content does not open. */
-function boundTo({ idHash, issuer, subject, endsAt }: Pick<SessionRow, "idHash" | "issuer" | "subject" | "endsAt">) {
-  return JSON.stringify([idHash, issuer, subject, endsAt]);
+function boundTo({
+  idHash,
+  issuer,
+  subject,
+  tenant,
+  endsAt,
+}: Pick<SessionRow, "idHash" | "issuer" | "subject" | "tenant" | "endsAt">) {
+  return JSON.stringify([idHash, issuer, subject, endsAt, ...(tenant === undefined ? [] : [tenant])]);
+}
+
+/** The person as a line of the journal names it. The line itself is the service's: its member `tenant` is not this one. */
+function personIn({ issuer, subject, tenant }: Pick<SessionRow, "issuer" | "subject" | "tenant">) {
+  return { sub: subject, iss: issuer, ...(tenant !== undefined && { operatorTenant: tenant }) };
 }
 
 function sealed(id: string, row: Parameters<typeof boundTo>[0], content: Content): string {

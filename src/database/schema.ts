@@ -371,8 +371,13 @@ ALTER TABLE approval_tasks ADD COLUMN member TEXT;
 ALTER TABLE approval_keys ADD COLUMN member TEXT;
 `;
 
-/** The tenant whose calls alone a halt stops. */
-const TENANT_HALTS = "\nALTER TABLE policy_halts ADD COLUMN tenant TEXT;\n";
+/** The tenant whose calls alone a halt stops, and the tenant of a session's operator: empty for one of the service itself. */
+const TENANTS = `
+ALTER TABLE policy_halts ADD COLUMN tenant TEXT;
+ALTER TABLE console_sessions ADD COLUMN tenant TEXT NOT NULL DEFAULT '';
+DROP INDEX console_sessions_by_operator;
+CREATE INDEX console_sessions_by_operator ON console_sessions (issuer, subject, tenant, opened_at);
+`;
 
 /** The steps that both databases have. */
 const LATER_STEPS: readonly string[] = [
@@ -389,7 +394,7 @@ const LATER_STEPS: readonly string[] = [
   CLAIMANTS,
   POLICY_FLOW_STORED,
   HUB_MEMBERS,
-  TENANT_HALTS,
+  TENANTS,
 ];
 
 export const SQLITE_STEPS: readonly string[] = [

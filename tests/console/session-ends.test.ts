@@ -304,6 +304,30 @@ describe("sessions in memory", () => {
     ...{ token: name, refreshToken: name },
   });
 
+  test("are not renewed with a token of somebody else, or of the same name in another tenant", async () => {
+    const inTenant = (tenant: string | undefined, grant = renewable("second", 600)) => ({
+      ...grant,
+      caller: { ...grant.caller, ...(tenant !== undefined && { tenant }) },
+    });
+    for (const [first, second, isRenewed] of [
+      ["acme", "acme", true],
+      ["acme", "globex", false],
+      ["acme", undefined, false],
+      [undefined, "acme", false],
+    ] as const) {
+      const revoked: string[] = [];
+      const revoke = async (refreshToken: string) => void revoked.push(refreshToken);
+      const { sessions } = open({ refreshing: { renew: async () => inTenant(second), revoke } });
+      const session = await sessions.open(requestOf({}), inTenant(first, renewable("first", 30)), "oidc");
+      now += 20_000;
+      expect((await sessions.present(present(session)))?.authorization).toBe(
+        `Bearer ${isRenewed ? "second" : "first"}`,
+      );
+      expect(revoked).toEqual(isRenewed ? [] : ["second"]);
+      sessions.close();
+    }
+  });
+
   test("of which a replica stops in a renewal are renewed by another one, whose token a late answer does not replace", async () => {
     const [asked, late] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     const revoked: string[] = [];

@@ -75,6 +75,19 @@ test("a sign-in with the session of another tenant's operator replaces that sess
   expect(await outcome("/approvals", globex)).toBe("200");
 });
 
+test("sessions of one tenant's operator end none of another with the same issuer and name; the journal names the tenant", async () => {
+  const globex = await signIn("globex");
+  const first = await signIn("acme");
+  for (let more = 0; more < 16; more += 1) await signIn("acme");
+  expect(await outcome("/approvals", first)).toBe("401 UNAUTHENTICATED");
+  expect(await outcome("/approvals", globex)).toBe("200");
+  const lines = service.journalOf(undefined).filter(({ type }) => type.startsWith("console.signed"));
+  expect(lines.at(-2)).toMatchObject({ type: "console.signedOut", why: "too_many", operatorTenant: "acme" });
+  expect(lines.at(-1)).toMatchObject({ type: "console.signedIn", operatorTenant: "acme" });
+  await signIn(undefined);
+  expect(service.journalOf(undefined).at(-1)).not.toHaveProperty("operatorTenant");
+});
+
 test("an agent's token, and one of a tenant that there is not, open no session", async () => {
   for (const token of [await service.agentOf("acme"), await service.operatorOf("initech" as TenantName, PERMISSIONS)]) {
     expect(await outcomeOf(await send("/console/session", { method: "POST", body: { token } }))).toBe(
