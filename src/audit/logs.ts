@@ -1,6 +1,6 @@
 import { readdirSync } from "node:fs";
-import { join } from "node:path";
-import { tenantDirOf, tenantsDirOf } from "../core/tenant-names.ts";
+import { basename, join } from "node:path";
+import { TENANT_NAME, tenantDirOf, tenantsDirOf } from "../core/tenant-names.ts";
 import { isAuditDir } from "./journal/day-files.ts";
 
 /**
@@ -22,6 +22,21 @@ export function workerFolder(worker: number): string {
   return `worker-${worker}`;
 }
 
+/** Returns the name of a tenant's folder in the audit directory of its service. */
+export function tenantFolder(tenant: string): string {
+  return tenantDirOf("", tenant);
+}
+
+/** A journal that was copied from elsewhere can name any folder. */
+export function isTenantFolder(name: unknown): name is string {
+  return typeof name === "string" && TENANT_NAME.test(basename(name)) && name === tenantFolder(basename(name));
+}
+
+/** Returns the logs of the tenants that have an audit directory below this one, sorted. */
+export function tenantLogsIn(dir: string): readonly LogFolder[] {
+  return tenantsIn(dir).map((tenant) => ({ name: tenantFolder(tenant), dir: tenantDirOf(dir, tenant) }));
+}
+
 /** Returns the names of the tenants that have an audit directory below this one, sorted. */
 export function tenantsIn(dir: string): readonly string[] {
   return namesIn(tenantsDirOf(dir))
@@ -30,7 +45,7 @@ export function tenantsIn(dir: string): readonly string[] {
 }
 
 /** Returns the number of the worker that writes a log; undefined for the log of the directory itself. */
-export function workerOf({ name }: LogFolder): number | undefined {
+export function workerOf({ name }: Pick<LogFolder, "name">): number | undefined {
   const [, worker] = WORKER_FOLDER.exec(name) ?? [];
   return worker === undefined ? undefined : Number(worker);
 }

@@ -1,3 +1,4 @@
+import { tenantLogLine } from "../audit/verify/worker-logs.ts";
 import { Capacity } from "../core/capacity.ts";
 import { StartupError } from "../core/errors.ts";
 import type { ServedTenant } from "../http/server-options.ts";
@@ -72,9 +73,17 @@ export async function openWithTenants(config: Config, { modules, readAgain, prep
     await Promise.all(opened.map(({ service }) => service.close(0)));
     throw error;
   }
-  const [composition, ...tenants] = opened;
+  const [composition, ...others] = opened;
   if (composition === undefined) throw new Error("the service itself was opened first");
-  return { composition, tenants: new RunningTenants(tenants, { own: composition, modules }) };
+  const tenants = new RunningTenants(others, { own: composition, modules });
+  try {
+    await tenants.recordLogs();
+  } catch (error) {
+    await tenants.close(0);
+    await composition.service.close(0);
+    throw error;
+  }
+  return { composition, tenants };
 }
 
 type ReadAgain = NonNullable<Hooks["readAgain"]>;
@@ -135,6 +144,8 @@ export class RunningTenants {
   readonly #tenants: readonly (Composition & { readonly name: string })[];
   readonly #own: Composition;
   readonly #modules: BuildModules;
+  /** Number of origins of each tenant's log that the service's journal names. */
+  readonly #recorded = new Map<string, number>();
 
   constructor(
     tenants: readonly Composition[],
@@ -143,6 +154,16 @@ export class RunningTenants {
     this.#tenants = tenants.map((each) => ({ ...each, name: nameOf(each.config) }));
     this.#own = own;
     this.#modules = modules;
+  }
+
+  /** Names the tenants' logs in the service's journal: none of their chains says that another log exists. */
+  async recordLogs(): Promise<void> {
+    for (const { name, service } of this.#tenants) {
+      const origins = service.auditOrigins();
+      if (origins.length <= (this.#recorded.get(name) ?? 0)) continue;
+      await this.#own.service.journal(tenantLogLine(name, origins));
+      this.#recorded.set(name, origins.length);
+    }
   }
 
   /** Returns what operators of the service see of its tenants. */
@@ -237,6 +258,8 @@ export class RunningTenants {
   /** Closes all tenants. One that fails keeps no other from closing. */
   async close(graceMs: number): Promise<void> {
     const closed = await Promise.allSettled(this.#tenants.map(({ service }) => service.close(graceMs)));
+    // The origin of a tenant's first calls. Without it, the log is known by its journal.
+    await this.recordLogs().catch(() => {});
     const failed = closed.find(({ status }) => status === "rejected");
     if (failed?.status === "rejected") throw failed.reason;
   }

@@ -158,6 +158,29 @@ describe("after the service has ended", () => {
     });
   });
 
+  test("the service's journal names its tenants' logs, so that a verification misses one that is gone", async () => {
+    const verified = async () => {
+      const { code, out } = await runStc(["audit", "verify", "--dir", dirOf(undefined)]);
+      return [code, ...out.split("\n").filter((line) => /^(missing|wrong) log/.test(line))];
+    };
+    expect(service.journalOf(undefined).flatMap(({ type, log }) => (type === "tenant.log" ? log : []))).toEqual([
+      "tenants/acme",
+      "tenants/globex",
+      // Its first call.
+      "tenants/globex",
+    ]);
+    renameSync(dirOf("globex"), join(outside, "gone"));
+    const lost = [3, expect.stringMatching(/^missing log: tenants\/globex: the journal recorded a log of this tenant/)];
+    expect(await verified()).toEqual(lost);
+    // A start makes another log in its place, and the one before is missing still.
+    const again = new TenantService({ folder: service.folder });
+    await again.start({ audit: { dir: "audit", hashKeyFile: "./hash.key" } }, { acme: {}, globex: {} });
+    await again.stop();
+    expect(await verified()).toEqual(lost);
+    rmSync(dirOf("globex"), { recursive: true });
+    renameSync(join(outside, "gone"), dirOf("globex"));
+  });
+
   test("a folder with the log of another tenant is refused at the start", async () => {
     renameSync(dirOf("acme"), join(outside, "moved"));
     renameSync(dirOf("globex"), dirOf("acme"));

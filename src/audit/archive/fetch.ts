@@ -4,7 +4,6 @@ import { RECORD_FILE } from "../chain/chain-walk.ts";
 import { CHECKPOINT_DIR, originOf } from "../chain/checkpoint.ts";
 import { folderOf } from "../journal/day-files.ts";
 import { makeDirectory, READ_ONLY, withFile } from "../journal/file-operations.ts";
-import { workerFolder } from "../logs.ts";
 import { readRecordedLogs } from "../verify/worker-logs.ts";
 import { type ArchivedObject, bytesMaxOf, readKey, unpack } from "./archive.ts";
 import type { S3Client } from "./s3-client.ts";
@@ -66,8 +65,8 @@ interface FetchOptions {
 }
 
 /**
- * Fetches audit directories from an archive, so that they can be read and verified as on their replicas. The log of a worker is
- * placed in the directory of its service, when that is fetched, too. Rejects when a directory exists already.
+ * Fetches audit directories from an archive, so that they can be read and verified as on their replicas. The log of a worker or
+ * a tenant is placed in the directory of its service, when that is fetched, too. Rejects when a directory exists already.
  */
 export async function fetchLogs(source: ArchiveSource, { log, out }: FetchOptions): Promise<readonly FetchedLog[]> {
   const directories = new Map<string, Found[]>();
@@ -81,7 +80,7 @@ export async function fetchLogs(source: ArchiveSource, { log, out }: FetchOption
     const dir = join(out, directory);
     fetched.push({ directory, dir, ...(await fetchDirectory(source, objects, dir)) });
   }
-  return withWorkers(fetched);
+  return inPlace(fetched);
 }
 
 async function search(source: ArchiveSource, log: string | undefined): Promise<readonly Found[]> {
@@ -146,16 +145,17 @@ function append(path: string, content: Buffer): void {
   fs.appendFileSync(path, content, { mode: 0o600 });
 }
 
-/** Moves the logs of workers below the directory whose journal names them. */
-function withWorkers(fetched: readonly FetchedLog[]): readonly FetchedLog[] {
+/** Moves the logs of workers and tenants below the directory whose journal names them. */
+function inPlace(fetched: readonly FetchedLog[]): readonly FetchedLog[] {
   const moved = new Map<string, string>();
   for (const { dir } of fetched) {
     const recorded = readRecordedLogs(dir);
-    for (const worker of recorded.workers) {
-      const to = join(dir, workerFolder(worker));
-      const origins = recorded.originsOf(worker);
+    for (const log of recorded.logs) {
+      const to = join(dir, log);
+      const origins = recorded.originsOf(log);
       const own = fetched.findLast(({ directory }) => origins.includes(originOf("journal", directory)));
       if (own === undefined || moved.has(own.directory)) continue;
+      makeDirectory(join(to, ".."));
       fs.renameSync(own.dir, to);
       moved.set(own.directory, to);
     }

@@ -8,7 +8,7 @@ import { readExportPosition } from "../../../src/audit/export/positions.ts";
 import { agedFiles, pruneFiles } from "../../../src/audit/export/prune.ts";
 import { readUnsent } from "../../../src/audit/export/unsent.ts";
 import { verifyLog } from "../../../src/audit/verify/verify.ts";
-import { logProblems, readRecordedLogs } from "../../../src/audit/verify/worker-logs.ts";
+import { logProblems, readRecordedLogs, tenantLogLine } from "../../../src/audit/verify/worker-logs.ts";
 import { archiveLog, startArchiving, untilArchived } from "../../support/archived-log.ts";
 import { logFiles } from "../../support/audit-files.ts";
 import { failure, ObjectStorage } from "../../support/object-storage.ts";
@@ -394,6 +394,17 @@ describe("damage in the archive is named", () => {
     expect([log?.parts, log?.problems, others]).toEqual([9, [], []]);
     expect(logFiles(log?.dir ?? "")).toEqual(logFiles(dir));
   });
+});
+
+test("the logs of tenants come back in their service's directory, where the archive has them", async () => {
+  const acme = join(dir, "tenants", "acme");
+  const origins = await writeLog(acme, undefined, { tenant: "acme" });
+  await writeLog(dir, undefined, { journal: [tenantLogLine("acme", origins)] });
+  for (const one of [dir, acme]) await archiveLog(one, storage.open());
+  const logs = await fetched();
+  const parent = logs.find(({ directory }) => directory === logIdIn(dir, "journal"))?.dir ?? "";
+  expect(logs.map((log) => log.dir).sort()).toEqual([parent, join(parent, "tenants", "acme")]);
+  expect(logProblems(parent, readRecordedLogs(parent))).toEqual([]);
 });
 
 test("the logs of workers come back in their service's directory", async () => {

@@ -1,9 +1,9 @@
-import { afterAll, afterEach, beforeEach, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { join } from "node:path";
 import { agedFiles, pruneFiles } from "../../../src/audit/export/prune.ts";
 import type { JournalLine } from "../../../src/audit/journal/journal.ts";
-import { logProblems, problemText, readRecordedLogs } from "../../../src/audit/verify/worker-logs.ts";
+import { logProblems, problemText, readRecordedLogs, tenantLogLine } from "../../../src/audit/verify/worker-logs.ts";
 import { keys, temporaryDirectory, writeLog, writeWorkersLogs } from "../support/chained-log.ts";
 import { createWorld, draftOf } from "../support/open.ts";
 
@@ -122,7 +122,7 @@ test("swapped folders stay wrong after a start that records them in their new pl
   fs.renameSync(one, at("other"));
   fs.renameSync(two, one);
   fs.renameSync(at("other"), two);
-  const origins = (worker: number) => readRecordedLogs(original).originsOf(worker);
+  const origins = (worker: number) => readRecordedLogs(original).originsOf(`worker-${worker}`);
   await record(
     { type: "worker.log", worker: 1, pid: 7, origins: [...origins(2)] },
     { type: "worker.log", worker: 2, pid: 8, origins: [...origins(1)] },
@@ -155,7 +155,7 @@ test("a worker whose start was refused needs no log, and may have one", async ()
 
 test("workers that were replaced after a crash, more workers and fewer workers are no problem", async () => {
   const origins = await another(3);
-  const own = readRecordedLogs(original).originsOf(2);
+  const own = readRecordedLogs(original).originsOf("worker-2");
   await record(
     { type: "worker.ended", worker: 2, pid: 2, code: null, signal: "9" },
     { type: "worker.started", worker: 2, pid: 7 },
@@ -209,6 +209,80 @@ test("a parent's journal that retention has shortened knows what it has recorded
   expect(kinds()).toEqual([]);
   copy(at("worker-1"), at("worker-4"));
   expect(kinds()).toEqual(["duplicate log: worker-4"]);
+});
+
+describe("tenants' logs", () => {
+  const ofTenant = (name: string) => writeLog(at(`tenants/${name}`), keys.privateKey, { tenant: name });
+  let origins: readonly string[];
+  beforeEach(async () => {
+    origins = await ofTenant("acme");
+    await record(tenantLogLine("acme", origins.slice(1)), tenantLogLine("globex", await ofTenant("globex")));
+    // A later start, after the first calls of acme.
+    await record(tenantLogLine("acme", origins));
+  });
+
+  test.each<readonly [string, () => unknown, readonly string[]]>([
+    ["a folder that is gone", () => remove("tenants/acme"), ["missing log: tenants/acme"]],
+    ["all folders gone", () => remove("tenants"), ["missing log: tenants/acme", "missing log: tenants/globex"]],
+    [
+      "a younger log in its place",
+      async () => {
+        remove("tenants/acme");
+        await writeLog(at("tenants/acme"), keys.privateKey, { tenant: "acme", instance: "later" });
+      },
+      ["wrong log: tenants/acme", "missing log: tenants/acme"],
+    ],
+    [
+      "a younger log that a later start has recorded",
+      async () => {
+        remove("tenants/acme");
+        const later = await writeLog(at("tenants/acme"), keys.privateKey, { tenant: "acme", instance: "later" });
+        await record(tenantLogLine("acme", later));
+      },
+      ["missing log: tenants/acme"],
+    ],
+    [
+      "a renamed folder",
+      () => fs.renameSync(at("tenants/acme"), at("tenants/initech")),
+      ["wrong log: tenants/initech"],
+    ],
+    [
+      "a copy in another tenant's place",
+      () => {
+        remove("tenants/globex");
+        copy(at("tenants/acme"), at("tenants/globex"));
+      },
+      ["duplicate log: tenants/globex", "wrong log: tenants/globex", "missing log: tenants/globex"],
+    ],
+  ])("%s is found", async (_name, harm, found) => {
+    expect(kinds()).toEqual([]);
+    await harm();
+    expect(kinds()).toEqual([...found]);
+  });
+
+  test("a tenant that later starts do not have, a new one, and one whose start was refused are no problem", async () => {
+    await record(tenantLogLine("globex", readRecordedLogs(dir).originsOf("tenants/globex")));
+    await ofTenant("initech");
+    expect(kinds()).toEqual([]);
+  });
+
+  test("the problem names the origins that are lost", () => {
+    remove("tenants/acme");
+    expect(logProblems(dir, readRecordedLogs(dir)).map(problemText)).toEqual([
+      `missing log: tenants/acme: the journal recorded a log of this tenant that is not here (${[origins[1], origins[0]].join(", ")})`,
+    ]);
+  });
+
+  test("a folder's name cannot lead out of the directory or mislead a reader", async () => {
+    await record(
+      { type: "tenant.log", log: "../../elsewhere", origins: ["a"] },
+      { type: "tenant.log", log: 7, origins: ["b"] },
+    );
+    expect(kinds()).toEqual([]);
+    fs.renameSync(at("tenants/acme"), at("tenants/\u001b[2J"));
+    const [problem] = logProblems(dir, readRecordedLogs(dir));
+    expect(problem && problemText(problem)).toBe("wrong log: tenants/\\u001b[2J: holds the log of tenants/acme");
+  });
 });
 
 test("a directory without workers has no problem", async () => {
