@@ -61,6 +61,8 @@ export interface AuditLogOptions {
    * disk.
    */
   readonly diskReserveBytes?: number;
+  /** Audit directory of a log that this process writes, too: if it is on the same disk, this log uses its reserve. */
+  readonly reserveOf?: string | undefined;
 }
 
 /** A stream of a log of which every line before a time is on disk. */
@@ -198,6 +200,7 @@ class JsonLogger implements AuditLog {
     this.#next = { calls: positions.calls.head.seq, journal: positions.journal.head.seq };
     this.#reserve = new DiskReserve({
       dir: join(dir, STATE_DIR),
+      sharedDir: options.reserveOf && join(options.reserveOf, STATE_DIR),
       bytes: options.diskReserveBytes ?? DISK_RESERVE_BYTES,
       files,
       monotonic,

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -80,6 +80,12 @@ describe("a service with two tenants", () => {
     // Nothing has a lock any more.
     await start();
     expect(await Promise.all(ALL.map(says))).toEqual(["own", "acme", "globex"]);
+  });
+
+  test("has one reserve on the disk of its audits, as without tenants", async () => {
+    await start();
+    const found = readdirSync(join(folder, "audit"), { recursive: true, encoding: "utf8" });
+    expect(found.filter((path) => path.endsWith("/reserve"))).toEqual([".state/reserve"]);
   });
 
   test("reports the problems of the service and of all tenants together, and opens nothing", async () => {

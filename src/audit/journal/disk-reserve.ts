@@ -17,6 +17,8 @@ const PAGE_BYTES = 4_096;
 
 interface DiskReserveOptions {
   readonly dir: string;
+  /** Folder whose reserve this one uses as well if it is on the same disk: the reserve is of a disk, not of a log. */
+  readonly sharedDir?: string | undefined;
   /** New calls are refused when fewer bytes than this are free. Never more than a sixteenth of the disk. */
   readonly bytes: number;
   readonly files: FileOperations;
@@ -32,21 +34,26 @@ export function reserveOf(bytes: number, total: number): { readonly reserve: num
 
 /**
  * Keeps room for the log lines of refusals when the disk fills up. While less than the reserve is free, no new call is
- * accepted. A file occupies a quarter of the reserve; it is removed when a write finds no room at all.
+ * accepted. A file occupies a quarter of the reserve; it is removed when a write finds no room at all. Logs of one process share the
+ * file: together, they have no more calls to end than one log would have.
  */
 export class DiskReserve {
   readonly #options: DiskReserveOptions;
   readonly #path: string;
+  readonly #isShared: boolean;
   #checkedAt = Number.NEGATIVE_INFINITY;
   #isLow = false;
   #freeBytes: number | undefined;
+  /** True when this log has not used the file up. */
   #holds = false;
 
   constructor(options: DiskReserveOptions) {
+    const { dir, sharedDir = dir, files } = options;
     this.#options = options;
-    this.#path = join(options.dir, RESERVE_FILE);
+    this.#isShared = sharedDir !== dir && files.factsAt(sharedDir)?.dev === files.factsAt(dir)?.dev;
+    this.#path = join(this.#isShared ? sharedDir : dir, RESERVE_FILE);
     // A run that was killed left its reserve file, whatever its size.
-    this.#isDone(() => options.files.remove(this.#path));
+    this.#isDone(() => files.remove(join(dir, RESERVE_FILE)));
   }
 
   /** Returns true when new calls must be refused. Queries the disk at most once a second. */
@@ -64,7 +71,10 @@ export class DiskReserve {
     return this.#freeBytes;
   }
 
-  /** Removes the reserve file because the disk is full. Returns `false` when there was no file to remove. */
+  /**
+   * Removes the reserve file because the disk is full. Returns `false` when this log had none. One that another log has just removed
+   * made room for this one, too.
+   */
   giveUp(): boolean {
     this.#isLow = true;
     this.#checkedAt = this.#options.monotonic();
@@ -73,9 +83,9 @@ export class DiskReserve {
     return this.#isDone(() => this.#options.files.remove(this.#path));
   }
 
-  /** Removes the reserve file before the process ends: a closed log needs no room. */
+  /** Removes its own reserve file before the process ends: a closed log needs no room. */
   close(): void {
-    this.giveUp();
+    if (!this.#isShared) this.giveUp();
   }
 
   #check(): boolean {
@@ -90,10 +100,11 @@ export class DiskReserve {
     }
     this.#freeBytes = space.free;
     const { reserve, held } = reserveOf(bytes, space.total);
-    const needed = reserve + (this.#isLow ? reserve * HYSTERESIS_PART : 0) + (this.#holds ? 0 : held);
+    const isHeld = files.factsAt(this.#path)?.size === held;
+    const needed = reserve + (this.#isLow ? reserve * HYSTERESIS_PART : 0) + (isHeld ? 0 : held);
     if (space.free < needed) return true;
     // Where the file system cannot reserve space, only the limit on free space applies.
-    this.#holds ||= this.#isDone(() => files.occupy(this.#path, held));
+    this.#holds = isHeld || this.#isDone(() => files.occupy(this.#path, held));
     return false;
   }
 

@@ -11,6 +11,7 @@ import { logsIn } from "../../audit/logs.ts";
 import type { AuditStore } from "../../audit/store/audit-store.ts";
 import { errorText, systemCode } from "../../core/error-text.ts";
 import { Refusal, StartupError } from "../../core/errors.ts";
+import { serviceDirOf } from "../../core/tenant-names.ts";
 import type { Json } from "../../core/types.ts";
 import type { AdmissionOptions } from "../../pipeline/admission.ts";
 import { type Config, checkpointKeyFileOf, pathFrom } from "../config/config.ts";
@@ -162,6 +163,7 @@ function openOnce(config: Config, { clock, monotonic, ids, checkpointKey, onBatc
     durability: config.audit.durability,
     queueEntriesMax: config.audit.queueEntriesMax,
     diskReserveBytes: config.audit.diskReserveBytes,
+    reserveOf: config.tenant === undefined ? undefined : serviceDirOf(logDirOf(config)),
     ids,
     checkpointKey,
     ...(onBatch !== undefined && { onBatch }),

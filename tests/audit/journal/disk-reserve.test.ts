@@ -80,6 +80,89 @@ describe("a disk that runs low", () => {
   });
 });
 
+describe("logs of one process", () => {
+  const tenantDir = (name = "acme"): string => join(world.dir, "tenants", name);
+  const isThere = (dir = world.dir): boolean => fs.existsSync(join(dir, RESERVE));
+  const openTenant = (files: FileOperations, name?: string) =>
+    world.open({ files, dir: tenantDir(name), tenant: name ?? "acme", reserveOf: world.dir });
+
+  test("share one reserve, however many there are, until the log that has it ends", async () => {
+    const files = { ...diskFiles, space };
+    fs.mkdirSync(join(tenantDir("t0"), ".state"), { recursive: true });
+    fs.writeFileSync(join(tenantDir("t0"), RESERVE), "left by a killed run");
+    const own = world.open({ files });
+    const tenants = Array.from({ length: 20 }, (_, at) => openTenant(files, `t${at}`));
+    const found = fs.readdirSync(world.dir, { recursive: true, encoding: "utf8" });
+    expect(found.filter((path) => path.endsWith("/reserve"))).toEqual([RESERVE]);
+    expect(fs.statSync(join(world.dir, RESERVE)).size).toBe(16 * MEBIBYTE);
+    for (const log of tenants) await log.close();
+    expect(isThere()).toBe(true);
+    await own.close();
+    expect(isThere()).toBe(false);
+  });
+
+  test("have a reserve of their own on another disk", () => {
+    const files: FileOperations = {
+      ...diskFiles,
+      space,
+      factsAt(path) {
+        const facts = diskFiles.factsAt(path);
+        return facts && Object.assign(facts, { dev: path.startsWith(tenantDir()) ? 2 : 1 });
+      },
+    };
+    world.open({ files });
+    openTenant(files);
+    expect([isThere(), isThere(tenantDir())]).toEqual([true, true]);
+  });
+
+  test("all write their lines into the room of the one reserve, and none takes calls until it is there again", async () => {
+    const disk = { isFull: false };
+    const files: FileOperations = {
+      ...diskFiles,
+      space,
+      write(fd, bytes, offset) {
+        if (disk.isFull && isThere()) throw errorWith("ENOSPC");
+        return diskFiles.write(fd, bytes, offset);
+      },
+    };
+    const logs = [world.open({ files }), openTenant(files), openTenant(files, "globex")];
+    await Promise.all(logs.map((log) => log.append(draftOf("t-1"))));
+    const looks = (freeNow: number) => {
+      free = freeNow * MEBIBYTE;
+      world.now += 1_000;
+      return logs.map((log) => log.hasRoom());
+    };
+    expect(looks(64)).toEqual([true, true, true]);
+    disk.isFull = true;
+    free = 0;
+    expect(await outcomes(logs.map((log) => log.append(draftOf("t-2"))))).toEqual(["ok", "ok", "ok"]);
+    expect(isThere()).toBe(false);
+    disk.isFull = false;
+    expect(looks(79)).toEqual([false, false, false]);
+    expect(isThere()).toBe(false);
+    expect(looks(96)).toEqual([true, true, true]);
+    expect(isThere()).toBe(true);
+  });
+
+  test("a log that finds the reserve gone has no second chance, and takes no calls", async () => {
+    const played = { isFull: false };
+    const files: FileOperations = {
+      ...diskFiles,
+      space,
+      write(fd, bytes, offset) {
+        if (played.isFull) throw errorWith("ENOSPC");
+        return diskFiles.write(fd, bytes, offset);
+      },
+    };
+    const logs = [world.open({ files }), openTenant(files)];
+    played.isFull = true;
+    free = 0;
+    const refused = await outcomes(logs.map((log) => log.append(draftOf("t-1"))));
+    expect(refused).toEqual(Array(2).fill(expect.stringContaining("ENOSPC")));
+    expect(logs.map((log) => log.hasRoom())).toEqual([false, false]);
+  });
+});
+
 test("a reserve that a killed run left is adopted", async () => {
   fs.mkdirSync(join(world.dir, ".state"));
   fs.writeFileSync(join(world.dir, RESERVE), "x".repeat(100));
