@@ -1,9 +1,14 @@
 import { describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { StartupError } from "../../../src/core/errors.ts";
 import { SafeToolCall, type SafeToolCallOptions } from "../../../src/index.ts";
-import { checkpointKeyFileOf, entriesOf } from "../../../src/runtime/config/config.ts";
+import { MODULES } from "../../../src/modules.ts";
+import { checkpointKeyFileOf, configSchema, entriesOf } from "../../../src/runtime/config/config.ts";
 import { ownPaths } from "../../../src/runtime/config/own-paths.ts";
+import { writtenTenant } from "../../../src/runtime/config/tenant-sections.ts";
 import { keepingTenants, problemOf, tenantConfigOf, tenantConfigs } from "../../../src/runtime/config/tenants.ts";
+import { PROJECT } from "../../support/world.ts";
 import { ISSUER, problemsOf, read } from "./reading.ts";
 
 const OF_TENANTS = { ...ISSUER, issuer: "https://tenants.test", tenants: { names: ["acme", "globex"] } };
@@ -100,6 +105,56 @@ describe("a tenant", () => {
         ...["/srv/globex", "/srv/audit-logs.globex.key", "/srv/a.globex.sqlite", "/srv/a.acme.sqlite"],
       ]),
     );
+  });
+});
+
+describe("the table of docs/tenants.md", () => {
+  const [, table = ""] = readFileSync(join(PROJECT, "docs/tenants.md"), "utf8").split(
+    "| in a tenant | sections |\n|---|---|\n",
+  );
+  const rows = table
+    .split("\n\n")[0]
+    ?.split("\n")
+    .map((row) => [...row.matchAll(/`([a-zA-Z.]+)`/g)].map(([, name = ""]) => name));
+  const [own = [], inherited = [], ofService = [], derived = []] = rows ?? [];
+  /** Returns a configuration with a value for each of these settings. */
+  const sectionsOf = (names: readonly string[], value: string) => {
+    const sections: Record<string, unknown> = {};
+    for (const [section = "", key] of names.map((name) => name.split(".")))
+      sections[section] = key === undefined ? value : { ...(sections[section] as object), [key]: value };
+    return sections;
+  };
+  const writtenAt = (sections: Readonly<Record<string, unknown>>, name: string): unknown =>
+    name.split(".").reduce<unknown>((at, key) => (at as Record<string, unknown> | undefined)?.[key], sections);
+  const derivedFrom = (service: object, tenant: object) =>
+    writtenTenant({ ...service, tenants: { acme: tenant } }, "acme").written;
+
+  test("has every section once", () => {
+    const all = [...own, ...inherited, ...ofService, ...derived];
+    expect(new Set(all).size).toBe(all.length);
+    const whole = new Set(
+      all.filter((name) => !["approvals", "audit"].includes(name)).map((name) => name.split(".")[0]),
+    );
+    expect([...whole, "tenants"].sort()).toEqual(Object.keys(configSchema(MODULES).shape).sort());
+  });
+
+  test("says what a tenant has only if it writes it, and what it has from the service otherwise", () => {
+    const settings = [...own, ...inherited].filter(
+      (name) => name.includes(".") || !["approvals", "audit"].includes(name),
+    );
+    const service = sectionsOf(settings, "of the service");
+    for (const name of settings) {
+      const expected = own.includes(name) ? undefined : "of the service";
+      expect([name, writtenAt(derivedFrom(service, {}), name)]).toEqual([name, expected]);
+      expect(writtenAt(derivedFrom(service, sectionsOf([name], "own")), name)).toBe("own");
+    }
+  });
+
+  test.each([...ofService, ...derived])("says that a tenant cannot write %s", (name) => {
+    const problems = problemsOf(withTenants({ acme: { ...INSIDE.acme, ...sectionsOf([name], "own") } }));
+    expect(
+      problems.filter((problem) => problem.startsWith(`tenants.acme.${name}: cannot be set for a tenant`)),
+    ).toHaveLength(1);
   });
 });
 
