@@ -44,6 +44,7 @@ interface TenantParts {
  */
 export async function openWithTenants(config: Config, { modules, readAgain, prepareOwn }: TenantParts) {
   const capacity = new Capacity(config.limits.concurrentCallsMax);
+  const choice = choiceIn(() => opened[0]?.inUse() ?? config);
   const problems = new Problems();
   const prepared: { readonly config: Config; readonly composition: PreparedComposition }[] = [];
   const opened: Composition[] = [];
@@ -52,7 +53,7 @@ export async function openWithTenants(config: Config, { modules, readAgain, prep
   try {
     await prepare(config, prepareOwn({ capacity, readAgain: readAgain && ownReading(readAgain) }));
     for (const own of tenantConfigs(config)) {
-      const hooks = { capacity, readAgain: readAgain && readingOf(nameOf(own), readAgain) };
+      const hooks = { capacity, choice, readAgain: readAgain && readingOf(nameOf(own), readAgain) };
       await prepare(own, prepareComposition(own, { modules, hooks }));
     }
     problems.assertNone();
@@ -75,7 +76,7 @@ export async function openWithTenants(config: Config, { modules, readAgain, prep
   }
   const [composition, ...others] = opened;
   if (composition === undefined) throw new Error("the service itself was opened first");
-  const tenants = new RunningTenants(others, { own: composition, modules });
+  const tenants = new RunningTenants(others, { own: composition, modules, choice });
   try {
     await tenants.recordLogs();
   } catch (error) {
@@ -84,6 +85,18 @@ export async function openWithTenants(config: Config, { modules, readAgain, prep
     throw error;
   }
   return { composition, tenants };
+}
+
+/** Returns the choice by the issuers of the service's configuration in use: another one after each reload. */
+function choiceIn(inUse: () => Config): () => TenantChoice {
+  let config: Config | undefined;
+  let chosen: TenantChoice = () => undefined;
+  return () => {
+    const now = inUse();
+    if (now !== config) chosen = tenantChosenBy(now);
+    config = now;
+    return chosen;
+  };
 }
 
 type ReadAgain = NonNullable<Hooks["readAgain"]>;
@@ -139,6 +152,13 @@ class Problems {
   }
 }
 
+interface RunningParts {
+  readonly own: Composition;
+  readonly modules: BuildModules;
+  /** Returns the choice by the issuers that the service uses now. */
+  readonly choice: () => TenantChoice;
+}
+
 /** The tenants of a running service. */
 export class RunningTenants {
   readonly #tenants: readonly (Composition & { readonly name: string })[];
@@ -146,14 +166,13 @@ export class RunningTenants {
   readonly #modules: BuildModules;
   /** Number of origins of each tenant's log that the service's journal names. */
   readonly #recorded = new Map<string, number>();
+  readonly #choice: () => TenantChoice;
 
-  constructor(
-    tenants: readonly Composition[],
-    { own, modules }: { readonly own: Composition; readonly modules: BuildModules },
-  ) {
+  constructor(tenants: readonly Composition[], { own, modules, choice }: RunningParts) {
     this.#tenants = tenants.map((each) => ({ ...each, name: nameOf(each.config) }));
     this.#own = own;
     this.#modules = modules;
+    this.#choice = choice;
   }
 
   /** Names the tenants' logs in the service's journal: none of their chains says that another log exists. */
@@ -185,7 +204,7 @@ export class RunningTenants {
   /** Opens the endpoints of all tenants, for the service's listeners. */
   async serve(stage: () => ServiceStage): Promise<Tenants> {
     const served = await Promise.all(this.#tenants.map((each) => this.#serve(each, stage)));
-    return new Tenants(served, { own: this.#own.service.callers, choice: this.#choice() });
+    return new Tenants(served, { own: this.#own.service.callers, choice: (presented) => this.#choice()(presented) });
   }
 
   async #serve(tenant: Composition & { readonly name: string }, stage: () => ServiceStage): Promise<ServedTenant> {
@@ -203,18 +222,6 @@ export class RunningTenants {
       endpoints,
       ...lentParts(tenant),
       isIntegration: (asked) => service.approvals?.webhooks?.integrations.has(asked) === true,
-    };
-  }
-
-  /** Returns the choice by the issuers of the service's configuration in use. */
-  #choice(): TenantChoice {
-    let config = this.#own.inUse();
-    let chosen = tenantChosenBy(config);
-    return (presented) => {
-      const inUse = this.#own.inUse();
-      if (inUse !== config) chosen = tenantChosenBy(inUse);
-      config = inUse;
-      return chosen(presented);
     };
   }
 

@@ -26,6 +26,7 @@ import { authUnavailable, unauthenticated } from "./identity/refusal.ts";
 import { type Credential, credentialOf, type RevocationList } from "./identity/revocations.ts";
 import type { RoleBindings } from "./identity/roles.ts";
 import { speaksFor } from "./identity/tenant-claim.ts";
+import type { Presented, TenantChoice } from "./identity/tenants.ts";
 
 const DEFAULT_PERMISSIONS_CLAIM = "permissions";
 const DEFAULT_CACHE_ENTRIES_MAX = 10_000;
@@ -42,6 +43,11 @@ export interface CallerVerifierOptions {
   readonly issuers: readonly IssuerProfile[];
   /** The tenant whose callers are identified, and nobody else; undefined: the service itself, which has no tenant's callers. */
   readonly tenant?: string | undefined;
+  /**
+   * Returns which tenant a token names by the issuers that the service uses now, which a tenant whose reload was refused does not
+   * have yet: a token that no longer names this tenant is refused. Undefined without tenants.
+   */
+  readonly choice?: (() => TenantChoice) | undefined;
   /** Milliseconds since 1970. */
   readonly clock: () => number;
   readonly cacheEntriesMax?: number;
@@ -113,6 +119,8 @@ interface CheckedToken {
   /** Thumbprint of the certificate without which the token is invalid. */
   readonly boundTo: string | undefined;
   readonly operators: boolean;
+  /** By which the token named the tenant. */
+  readonly choice: TenantChoice | undefined;
   readonly fromMs: number;
   readonly untilMs: number;
 }
@@ -235,6 +243,7 @@ class TokenVerifier implements CallerVerifier {
     const nowMs = this.#options.clock();
     const caller = this.#certificateCallers.find(certificate, nowMs);
     if (caller === undefined) return undefined;
+    this.#assertNamedBy(this.#options.choice?.(), { certificate });
     const origin = { digests: [], jti: undefined, issuedAtMs: certificate.notBeforeMs };
     this.#options.revocations?.().assertNotRevoked(credentialOf(caller, origin));
     return mint<Verified>({ caller: this.#withRoles(caller, AGENT_WITHOUT_TOKEN, nowMs).caller });
@@ -271,7 +280,8 @@ class TokenVerifier implements CallerVerifier {
     const checked = this.#cache.get(digest);
     if (checked === undefined) return undefined;
     const nowMs = this.#options.clock();
-    if (nowMs >= checked.fromMs && nowMs < checked.untilMs) return checked;
+    const isFresh = nowMs >= checked.fromMs && nowMs < checked.untilMs;
+    if (isFresh && checked.choice === this.#options.choice?.()) return checked;
     this.#cache.delete(digest);
     return undefined;
   }
@@ -291,6 +301,7 @@ class TokenVerifier implements CallerVerifier {
 
   async #verifyFully(token: string, digest: string): Promise<CheckedToken> {
     const epoch = this.#epoch;
+    const choice = this.#options.choice?.();
     const read = readToken(token);
     const issuer = this.#issuerOf(read);
     const keys = await issuer.keys.candidates(read);
@@ -301,6 +312,7 @@ class TokenVerifier implements CallerVerifier {
       { claims: read.claims, operators: issuer.operators },
       nowMs,
     );
+    this.#assertNamedBy(choice, { authorization: `Bearer ${token}` });
     if (issuer.review !== undefined) {
       await issuer.review(token, caller.subject);
       // It may have expired meanwhile.
@@ -314,11 +326,17 @@ class TokenVerifier implements CallerVerifier {
       credential: credentialOf(caller, { digests: digestsOf(token, read.alg), ...readOrigin(read) }),
       boundTo: readBinding(read),
       operators: issuer.operators,
+      choice,
       fromMs: nowMs,
       untilMs,
     };
     if (epoch === this.#epoch && nowMs < untilMs) this.#cache.set(digest, checked);
     return checked;
+  }
+
+  #assertNamedBy(choice: TenantChoice | undefined, presented: Presented): void {
+    if (choice === undefined || choice(presented) === this.#options.tenant) return;
+    throw unauthenticated("wrongAudience", "tenant: the service's issuers no longer speak for it with such tokens");
   }
 
   /** Selects the issuer's rules by the unverified `iss` and `aud`, which are verified by these rules afterwards. */

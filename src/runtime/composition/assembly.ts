@@ -9,7 +9,11 @@ import type { Tool } from "../../core/types.ts";
 import { operatorRuleProblems, operatorRules } from "../../detection/rules/operators.ts";
 import { DETECTOR_RULES } from "../../detection/rules/rules.ts";
 import { DETECTOR, Detector } from "../../detection/sensitive.ts";
-import { type CallerVerifier, createCallerVerifier } from "../../pipeline/caller-context.ts";
+import {
+  type CallerVerifier,
+  type CallerVerifierOptions,
+  createCallerVerifier,
+} from "../../pipeline/caller-context.ts";
 import type { ReviewObserver } from "../../pipeline/identity/token-review.ts";
 import { createPolicyEvaluator, type PolicyEvaluator } from "../../pipeline/policy-points.ts";
 import { createRegistry, type Registry } from "../../pipeline/registry.ts";
@@ -47,7 +51,12 @@ export interface FoundBefore {
   readonly problems?: readonly string[] | undefined;
 }
 
-interface AssemblyCapabilities extends InUse, FoundBefore, KindCapabilities, Omit<ReviewObserver, "now"> {
+interface AssemblyCapabilities
+  extends InUse,
+    FoundBefore,
+    KindCapabilities,
+    Omit<ReviewObserver, "now">,
+    Pick<CallerVerifierOptions, "choice"> {
   /** True when the embedder of the library determines the approvers. */
   readonly isEmbedded?: boolean | undefined;
   /** Milliseconds, never decreasing. */
@@ -155,6 +164,7 @@ async function readParts(
           createCallerVerifier({
             issuers,
             tenant: config.tenant ?? config.hub?.tenant,
+            choice: capabilities.choice,
             clock: now,
             former,
             bindings: bound?.index,

@@ -7,6 +7,7 @@ import type { ServiceHalts } from "../../halts/halts.ts";
 import type { BundleFact } from "../../hub/bundle-fact.ts";
 import type { HubOutcome } from "../../hub/server/served-tenants.ts";
 import type { CallRecordLog } from "../../pipeline/call-record.ts";
+import type { TenantChoice } from "../../pipeline/identity/tenants.ts";
 import type { ReviewResult } from "../../pipeline/identity/token-review.ts";
 import type { RateTable } from "../../pipeline/limits/rates-shared.ts";
 import type { Config } from "../config/config.ts";
@@ -42,6 +43,8 @@ export interface Hooks {
   readonly capacity?: Capacity | undefined;
   /** Returns the state of the fleet's bundle, which a member tells its hub. */
   readonly bundle?: (() => BundleFact | undefined) | undefined;
+  /** Which tenant a request names by the issuers that the service uses now, for one of its tenants; undefined in the service itself. */
+  readonly choice?: (() => TenantChoice) | undefined;
   /** The halts of the service in one of its tenants, which they stop, too; undefined in the service itself. */
   readonly serviceHalts?: ServiceHalts | undefined;
   /** The hub of the service in one of its tenants, whose members it serves, too; undefined in the service itself. */
