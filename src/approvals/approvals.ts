@@ -26,7 +26,7 @@ export interface ApprovalsOptions {
   readonly stores: readonly ApprovalStore[];
   /** Accepted by one of the stores. Paths in it are absolute. */
   readonly url: string;
-  /** Whose approvals they are; undefined: the service's own. */
+  /** The tenant that has these approvals; undefined: the service itself. */
   readonly tenant?: string | undefined;
   /** Returns Unix milliseconds. Used for SQLite only: with PostgreSQL, the server's clock counts for all clients. */
   readonly now: () => number;

@@ -45,7 +45,7 @@ export async function check(options: CheckOptions): Promise<void> {
   }
 }
 
-/** What was found in one configuration: that of the service itself, or of a tenant. */
+/** Findings in one configuration: that of the service itself, or of a tenant. */
 interface Checked {
   readonly tenant: string | undefined;
   readonly problems: readonly string[];

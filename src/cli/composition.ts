@@ -37,7 +37,7 @@ interface CompositionParts {
 }
 
 /**
- * Reads everything that the configuration names. What is returned is opened, or closed.
+ * Reads everything that the configuration names. The caller opens or closes the result.
  *
  * @throws {StartupError} with all problems at once
  */
@@ -86,7 +86,7 @@ export function openEndpoints(composition: Composition, { modules, known, source
   return endpointsOf(modules.endpoints, endpointParts(composition, known));
 }
 
-/** What the listeners use of a service. */
+/** Returns the parts of a service that its listeners use. */
 export function lentParts({ service, metrics, log }: Composition) {
   const { callers, clock, journal, limits } = service;
   return {
@@ -100,7 +100,7 @@ export function lentParts({ service, metrics, log }: Composition) {
   };
 }
 
-/** What the program knows of a service, for its endpoints. */
+/** Facts about a service that only the program knows, for its endpoints. */
 interface KnownParts
   extends Pick<ServedParts, "notReady" | "listening" | "reload" | "learning" | "tenants">,
     Partial<Pick<StatedParts, "workers" | "bundle">> {}
@@ -112,12 +112,12 @@ interface StatedParts {
   readonly tenants: (() => readonly TenantShown[]) | undefined;
 }
 
-/** Returns what the endpoints of a service use. */
+/** Returns the parts that the endpoints of a service use. */
 function endpointParts({ config, service }: Composition, { workers, bundle, ...known }: KnownParts): ServedParts {
   return { ...service, ...servedParts(config, service, { workers, bundle, tenants: known.tenants }), ...known };
 }
 
-/** What the process does. */
+/** State of the process. */
 export type ServiceStage = "serving" | "shutting_down" | "draining";
 
 /** Returns why the service itself, or the tenant, is not ready: the process ends, or the audit is unavailable. */
@@ -131,7 +131,7 @@ export function resourceOf({ server, mcp }: Config): string | undefined {
   return mcp.oauthMetadata === false ? undefined : server.resource;
 }
 
-/** Returns what endpoints need in addition to the service itself. */
+/** Returns the parts that endpoints need in addition to the service itself. */
 function servedParts(config: Config, service: Service, { workers, bundle, tenants }: StatedParts) {
   const { resourceScopes, tls } = config.server;
   const resource = resourceOf(config);
@@ -168,7 +168,7 @@ function servedParts(config: Config, service: Service, { workers, bundle, tenant
       decisionPoints: statesShown(service.decisionPoints()),
       ...(service.member !== undefined && { hub: service.member.isConnected() ? "connected" : "away" }),
       ...(workers !== undefined && { workers: workers() }),
-      // Their calls are refused, and those of the others are not: the service is ready.
+      // A tenant without an audit refuses its calls, and the others do not: the service is ready.
       ...(tenants !== undefined && {
         tenantsWithoutAudit: tenants().flatMap(({ name, audit }) => (audit === "ok" ? [] : [name])),
       }),

@@ -243,7 +243,7 @@ export class RunningTenants {
       if (reloaded === undefined) continue;
       tenants[name] = reloaded.outcome;
       if (reloaded.outcome !== "refused") continue;
-      // Those of the others are in the answer already.
+      // The answer has the problems of the others already.
       const isOwn = (problem: string): boolean => own.outcome !== "refused" || problem !== OTHERS_HAVE_PROBLEMS;
       problems.add(config, reloaded.problems.filter(isOwn));
     }

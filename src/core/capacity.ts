@@ -8,7 +8,7 @@ export interface CapacityShare {
 }
 
 /**
- * What the services of a process share by counting, such as calls at once: there is one service for each tenant, and the service itself.
+ * A number that the services of a process share, such as that of calls at once. Each tenant is one of these services.
  * Half of it is reserved in equal shares; the other half is for whoever comes first. A service takes what is for everybody only while
  * its own share is in use, so that no other service can hold a part of that share. Rejected: equal shares of the whole, which leave
  * most of the process unused while few tenants call; no shares, where slow calls of one tenant hold every place.

@@ -3,7 +3,7 @@ import { join } from "node:path";
 /** Names that a tenant may have. No other text becomes a part of a path or of an identifier in a database. */
 export const TENANT_NAME = /^[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?$/;
 
-/** Says the same in words. */
+/** The same rule in words, for messages. */
 export const TENANT_NAME_RULE =
   "must be a name of lowercase letters, digits and dashes, up to 40 characters, that begins with a letter and does not end with a dash";
 

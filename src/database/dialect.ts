@@ -121,7 +121,7 @@ export interface StoreParts {
   /** Returns Unix milliseconds. */
   readonly now: () => number;
   /**
-   * Whose database it is; undefined: the service's own. Each tenant has tables of its own in the database of the URL, and nothing of
+   * The tenant that uses the database; undefined: the service itself. Each tenant has tables of its own in the database of the URL, and nothing of
    * another's can be reached through them.
    */
   readonly tenant?: string | undefined;

@@ -34,7 +34,7 @@ interface PoolOptions {
 }
 
 interface RunOptions extends Partial<Pick<Run<unknown>, "using" | "signal">> {
-  /** Who runs the transaction: users take turns for the connections, and each has a queue of its own. */
+  /** The user of the connections that runs the transaction. Users take turns, and each has a queue of its own. */
   readonly user?: string | undefined;
 }
 

@@ -52,7 +52,7 @@ function readUsable(sql: Bun.SQL, tenant: string | undefined): Promise<number> {
   });
 }
 
-/** What an administrator grants for the tables of a tenant. */
+/** A tenant's schema that this user may not use yet, with the statement that grants it. */
 interface TenantSchema {
   readonly grant: string;
 }

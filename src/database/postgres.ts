@@ -31,7 +31,7 @@ interface StatementOptions {
   readonly statementMs: number;
   /** True when a standby may answer. */
   readonly acceptsStandby?: true;
-  /** Whose tables the statements use; undefined: those of the search path. */
+  /** The tenant whose tables the statements use; undefined: those of the search path. */
   readonly tenant?: string | undefined;
 }
 

@@ -415,7 +415,7 @@ interface Migration {
   readonly steps: readonly string[];
   /** The version of the tables now. */
   readonly from: number;
-  /** Whose tables they are; undefined: the service's own. */
+  /** The tenant that has the tables; undefined: the service itself. */
   readonly tenant: string | undefined;
   /** Runs the statements of a step, within the transaction of `sql`. */
   readonly run: (step: string) => unknown;
@@ -432,7 +432,7 @@ export async function migrate(sql: Sql, { steps, from, tenant, run }: Migration)
   await sql`INSERT INTO approval_counters (name, value) VALUES (${OWNER + tenant}, 0)`;
 }
 
-/** Begins the name of the row that says whose tables these are. Those of the service itself have none. */
+/** Start of the name of the row that names the tables' tenant. Tables of the service itself have no such row. */
 const OWNER = "tenant:";
 
 /**

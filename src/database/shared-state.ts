@@ -28,7 +28,7 @@ export interface SharedState {
 export interface SharedStateOptions {
   /** The approvals' database and its URL, which it accepts; its tables exist. Without it, the state is this process's. */
   readonly store?: { readonly kind: ApprovalStore; readonly url: string } | undefined;
-  /** Whose state it is; undefined: the service's own. */
+  /** The tenant that has this state; undefined: the service itself. */
   readonly tenant?: string | undefined;
   /** Returns Unix milliseconds. With PostgreSQL, the server's clock counts instead. */
   readonly now: () => number;

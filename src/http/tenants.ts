@@ -60,7 +60,7 @@ function callersOf(
   };
 }
 
-/** What a request presents, and whether a session of the console holds it. */
+/** Unverified credentials of a request, and whether a session of the console holds them. */
 type PresentedFirst = Presented & { readonly isSession?: boolean };
 
 /** Passes the requests of one listener to the tenants that they name. */
@@ -214,7 +214,7 @@ class SettledSessions implements SessionSource {
   }
 }
 
-/** Who is asked: a tenant, or the service itself. */
+/** The service that a request names: a tenant, or the service itself. */
 interface Asked {
   readonly turn: RequestTurn;
   readonly callers: CallerVerifier;

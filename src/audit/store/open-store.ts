@@ -10,7 +10,7 @@ interface StoreOptions {
 }
 
 interface ReadOptions extends StoreOptions {
-  /** Whose lines are read. */
+  /** The logs whose lines are read. */
   readonly scope: StoreScope;
 }
 

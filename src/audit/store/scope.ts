@@ -1,7 +1,7 @@
 import { storable } from "./columns.ts";
 import { type SqlText, type StoreDatabase, sql } from "./sql-text.ts";
 
-/** Whose lines a reader of the store gets: those of all logs, or those of one tenant; `undefined`: of the service itself. */
+/** The logs whose lines a reader of the store gets: all, or those of one tenant; `undefined`: those of the service itself. */
 export type StoreScope = "all" | { readonly tenant: string | undefined };
 
 /**

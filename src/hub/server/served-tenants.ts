@@ -7,7 +7,7 @@ import type { Streams } from "./streams.ts";
 /** Outcome of a request, for the metrics. */
 export type HubOutcome = "answered" | "refused" | "busy" | "unavailable" | "unauthenticated";
 
-/** What members of one tenant, or of the service itself, are answered from. Nothing of it is another tenant's. */
+/** The parts that answer the members of one tenant, or of the service itself. No part is another tenant's. */
 export interface Served {
   readonly methods: Methods;
   readonly streams: Streams;
@@ -43,7 +43,7 @@ export class ServedTenants {
   }
 
   /**
-   * Returns what the member is answered from. A tenant is not there while it starts, and while it ends.
+   * Returns the parts that answer the member. A tenant is not there while it starts, and while it ends.
    *
    * @throws {HubUnavailable}
    */

@@ -1,6 +1,6 @@
 import { unauthenticated } from "./refusal.ts";
 
-/** Which tenant a token names, and whether that is the tenant that is asked. */
+/** Reads the tenant that a token names, and compares it with the tenant that is asked. */
 
 /** The tenants of an issuer. */
 export interface IssuerTenants {

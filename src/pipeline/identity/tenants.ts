@@ -4,9 +4,9 @@ import { selectedBy } from "./issuer-profile.ts";
 import { TOKEN_LENGTH_MAX } from "./reader.ts";
 import type { IssuerTenants } from "./tenant-claim.ts";
 
-/** Which tenant is asked: what a request names before anything of it is verified. */
+/** Finds the tenant that a request names, before any part of the request is verified. */
 
-/** What a request presents before anything of it is verified. */
+/** Unverified credentials of a request. */
 export interface Presented {
   /** The raw header `Authorization`. */
   readonly authorization?: string | undefined;

@@ -108,7 +108,7 @@ export class Shedding implements Shedder {
       this.#active += 1;
     }
     if (this.#isInTime()) this.#accepted += 1;
-    // For a service alone, its share is everything that was accepted.
+    // A service alone has everything that was accepted as its share.
     else if (tally.accepted * Math.max(this.#active, this.#activeBefore) >= this.#accepted) return true;
     tally.accepted += 1;
     return false;

@@ -3,7 +3,7 @@ import type { StateOperations } from "../../database/operations.ts";
 import type { CountedBundle, MemberState } from "../../hub/server/connected.ts";
 import type { HubOutcome, TenantMember } from "../../hub/server/served-tenants.ts";
 
-/** What a service gives to a hub for its members: the service that the hub belongs to, or one of its tenants. */
+/** The parts of a service with which a hub answers its members: of the service that has the hub, or of one of its tenants. */
 export interface HubShare {
   readonly approvals: Pick<OpenedApprovals, "forMember" | "memberEvents">;
   readonly operations: StateOperations;

@@ -89,7 +89,7 @@ export async function wire(config: Config, modules: Modules, hooks: Hooks = {}) 
 }
 
 /**
- * Reads everything that the configuration names, without opening the audit and the stores. What is returned is opened, or closed.
+ * Reads everything that the configuration names, without opening the audit and the stores. The caller opens or closes the result.
  *
  * @throws {StartupError} with all problems at once
  */
@@ -125,7 +125,7 @@ async function open(config: Config, modules: Modules, read: Read) {
 }
 
 interface Opening extends Read {
-  /** What closes the parts that are open, in the order in which they were opened. */
+  /** Functions that close the open parts, in the order in which the parts were opened. */
   readonly closings: (() => unknown)[];
 }
 

@@ -9,7 +9,7 @@ export interface ReadTenant<Read> {
   readonly problems: readonly string[];
 }
 
-/** What a configuration knows of the others in its file. A spread copy keeps it; whoever lists the keys does not see it. */
+/** Key of the other configurations in the same file. A spread copy keeps it; `Object.keys` does not list it. */
 export const FAMILY = Symbol("tenants");
 
 export interface Family<Read> {

@@ -78,7 +78,7 @@ export interface WrittenTenant {
   readonly name: string;
   /** The service's whole configuration as written. */
   readonly service: Section;
-  /** What the tenant's own section says. */
+  /** The tenant's own section as written. */
   readonly own: Section;
   /** The whole configuration that follows from it. */
   readonly written: Section;

@@ -28,7 +28,7 @@ export async function keepingTenants(read: () => Promise<Config>): Promise<Confi
   }
 }
 
-/** What operators of a tenant are told of problems that are not the tenant's. */
+/** Shown to operators of a tenant in place of the problems outside of its section. */
 export const OTHERS_HAVE_PROBLEMS =
   "the configuration has problems outside of this tenant's section: operators of the service are shown them";
 
