@@ -29,7 +29,10 @@ export const commands = [
       ),
       session: option(text("id"), "calls in this session; for the session of a token, sid: followed by its `sid`"),
       tenant: option(text("name"), "only those of this tenant of the service; alone, all of its calls"),
-      reason: required(text("text"), "why, for operators and the audit; agents do not see it"),
+      reason: required(
+        text("text"),
+        "why, for operators (with --tenant, also those of the tenant) and the audit; agents do not see it",
+      ),
       until: option(instant, "when the halt ends by itself, such as 2026-02-16T12:30:00Z", { excludes: "for" }),
       for: option(longDuration, "how long the halt lasts: 30m, 8h, 7d (default: until it is lifted)"),
       cancelRunning: flag("also end running calls: of a change it is then unknown whether it happened"),

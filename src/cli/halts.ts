@@ -1,4 +1,4 @@
-import { type HaltShown, haltLifted, haltListing, haltSet } from "../core/api/halts.ts";
+import { type HaltListed, haltLifted, haltListing, haltSet } from "../core/api/halts.ts";
 import { printable, printableCell } from "../core/printable.ts";
 import { printListing } from "./approvals/view.ts";
 import { type ClientOptions, connectAndRequest, issuerAndSubject, segment, unknownAnswer } from "./client.ts";
@@ -74,7 +74,10 @@ export async function listHalts(options: ClientOptions): Promise<void> {
   if (!read.success) unknownAnswer();
   const { halts, state } = read.data;
   const rows = halts.map((each) =>
-    [each.id, what(each), each.until ?? "-", each.setAt, each.setBy.subject, each.reason].map(printableCell),
+    [
+      ...[each.id, what(each), each.until ?? "-", each.setAt],
+      ...[each.setBy?.subject ?? "the service's operators", each.reason ?? "-"],
+    ].map(printableCell),
   );
   printListing([["ID", "HALTED", "UNTIL", "SET AT", "BY", "REASON"], ...rows]);
   if (state.scope === "process") print.line("note: halts apply to this process only: there is no approvals.store");
@@ -82,14 +85,15 @@ export async function listHalts(options: ClientOptions): Promise<void> {
   throw new CommandError(EXIT.failed, `the halts are ${printable(state.status)}: the service cannot read its database`);
 }
 
-function what({ kind, tool, system, issuer, subject, session, tenant, cancelRunning }: HaltShown): string {
+function what({ kind, tool, system, issuer, subject, session, tenant, cancelRunning }: HaltListed): string {
   const named = {
     tool: tool ?? "",
     system: system ?? "",
     session: session ?? "",
-    caller: `${subject ?? ""} of ${issuer ?? ""}`,
+    caller: subject === undefined ? "" : `${subject} of ${issuer ?? ""}`,
   };
-  const called = kind === "all" ? "all calls" : `${kind} ${named[kind as keyof typeof named] ?? ""}`;
+  const name = named[kind as keyof typeof named] ?? "";
+  const called = kind === "all" ? "all calls" : `${kind} ${name === "" ? "(not shown)" : name}`;
   const target = tenant === undefined ? called : `${called} of tenant ${tenant}`;
   return printable(cancelRunning ? `${target}, running ones too` : target);
 }

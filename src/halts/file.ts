@@ -29,6 +29,7 @@ const saved = z.strictObject({
         setBy: identity,
         setAt: z.number(),
         until: z.number().optional(),
+        ofService: z.enum(["tenant", "all"]).optional(),
       }),
     )
     .readonly(),

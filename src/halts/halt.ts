@@ -1,4 +1,4 @@
-import { HALT_KINDS, type HaltShown } from "../core/api/halts.ts";
+import { HALT_KINDS, type HaltListed, type HaltShown } from "../core/api/halts.ts";
 import { Refusal } from "../core/errors.ts";
 import type { CallerContext, Tool } from "../core/types.ts";
 import type { Row } from "../database/dialect.ts";
@@ -26,6 +26,8 @@ export interface CallHalt {
   /** Unix milliseconds by the clock of the state, as `until`. */
   readonly setAt: number;
   readonly until: number | undefined;
+  /** In a tenant: the halt is the service's, which only its operators lift, and stops calls of this tenant or of all. */
+  readonly ofService?: "tenant" | "all" | undefined;
 }
 
 /** What halts judge a call by. */
@@ -72,6 +74,32 @@ export function haltJson({ id, target, reason, cancelRunning, setBy, setAt, unti
     setAt: new Date(setAt).toISOString(),
     ...(until !== undefined && { until: new Date(until).toISOString() }),
   };
+}
+
+/**
+ * Returns a halt of the service as it is in one of its tenants; undefined when it stops none of its calls. Nothing says who set it; the
+ * reason of a halt for all tenants may be about another one.
+ */
+export function haltWithin(tenant: string, { target, reason, ...halt }: CallHalt): CallHalt | undefined {
+  const { tenant: named, ...within } = target;
+  if (named !== undefined && named !== tenant) return undefined;
+  const setBy = { issuer: "", subject: "" };
+  if (named === undefined) return { ...halt, target: within, reason: "", setBy, ofService: "all" };
+  return { ...halt, target: within, reason, setBy, ofService: "tenant" };
+}
+
+/** Returns the halt as it is listed. Of a halt for all tenants, a caller or a session may be another tenant's, so that it has no name. */
+export function listedJson(halt: CallHalt): HaltListed {
+  const { ofService } = halt;
+  const shown = haltJson(halt);
+  if (ofService === undefined) return shown;
+  const { setBy: _, reason, issuer, subject, session, ...facts } = shown;
+  const names = {
+    ...(issuer !== undefined && { issuer }),
+    ...(subject !== undefined && { subject }),
+    ...(session !== undefined && { session }),
+  };
+  return { ...facts, ...(ofService === "tenant" && { ...names, reason }), ofService: true };
 }
 
 function targetJson({ kind, issuer, value, tenant }: HaltTarget) {
@@ -132,7 +160,7 @@ const NONE: readonly CallHalt[] = [];
 
 /**
  * Returns the refusal of a call that these halts stop. The agent learns that it is halted and until when, but not why. `ofService`:
- * the call is a tenant's, and its operators cannot list the halt.
+ * the call is a tenant's, and its operators cannot lift the halt.
  */
 export function haltedRefusal(
   halts: readonly CallHalt[],
@@ -146,7 +174,10 @@ export function haltedRefusal(
   const ending = at === undefined ? "Do not repeat it." : `Do not repeat it before ${at}.`;
   return new Refusal("HALTED", `The service's operators have halted this call. ${ending}`, {
     ...(at !== undefined && { details: { until: at }, retryAfterMs: Math.max(1, Math.ceil(until - now)) }),
-    findings: halts.map(({ id }) => finding(`halt ${id}${ofService ? " of the service" : ""}`)),
+    findings: halts.map((halt) => {
+      const isOfService = ofService || halt.ofService !== undefined;
+      return finding(`halt ${halt.id}${isOfService ? " of the service" : ""}`);
+    }),
   });
 }
 

@@ -3,7 +3,15 @@ import { errorText } from "../core/error-text.ts";
 import type { Refusal } from "../core/errors.ts";
 import type { StateJournal, StateOperations } from "../database/operations.ts";
 import type { HaltFile } from "./file.ts";
-import { type CallHalt, type HaltableCall, HaltIndex, haltedRefusal, unknownRefusal } from "./halt.ts";
+import {
+  type CallHalt,
+  type HaltableCall,
+  HaltIndex,
+  type HaltTarget,
+  haltedRefusal,
+  haltWithin,
+  unknownRefusal,
+} from "./halt.ts";
 import { type HaltToSet, liftHalt, listHalts, type SetHalt, setHalt, sweepHalts } from "./operations.ts";
 
 /** Time after which halts that were not read again are no longer certain, in milliseconds. */
@@ -26,10 +34,12 @@ interface HaltsOptions {
   readonly whenUnknown: WhenUnknown;
   /** The halts of the service in one of its tenants, which they stop besides the tenant's own. */
   readonly serviceHalts?: ServiceHalts | undefined;
+  /** Returns whether there is the tool or the system that a halt names. Without it, there are all. */
+  readonly knows?: ((target: HaltTarget) => boolean) | undefined;
 }
 
 /** The halts of a service, as they judge calls of one of its tenants. */
-export type ServiceHalts = Pick<Halts, "refusalFor" | "listen" | "stopsAll">;
+export type ServiceHalts = Pick<Halts, "refusalFor" | "listen" | "stopsAll" | "active">;
 
 export type NewHalt = Omit<HaltToSet, "id">;
 
@@ -112,7 +122,11 @@ export class Halts {
       (call) =>
         halting({ ...call, tenant });
     const refusalFor = within((call) => this.refusalFor(call));
+    const active = () => this.active.flatMap((halt) => haltWithin(tenant, halt) ?? []);
     return {
+      get active() {
+        return active();
+      },
       refusalFor: (call) => (this.#isQuiet ? undefined : refusalFor(call)),
       listen: (listener) => this.listen((added, cancelling) => listener(within(added), within(cancelling))),
       stopsAll: () => this.stopsAll(tenant),
@@ -141,9 +155,16 @@ export class Halts {
     return this.#halts.filter(({ until }) => until === undefined || until > now);
   }
 
+  /** The halts in force that operators see. In a tenant, halts of the service are among them; not those of tools that it does not have. */
+  get listed(): readonly CallHalt[] {
+    const { serviceHalts, knows = () => true } = this.#options;
+    const all = [...(serviceHalts?.active ?? []), ...this.active];
+    return all.filter(({ ofService, target }) => ofService !== "all" || knows(target));
+  }
+
   describe(): HaltListing["state"] {
     const { scope } = this.#options.state;
-    const active = this.active.length;
+    const active = this.listed.length;
     if (!this.#isKnown) return { scope, status: "unknown", active };
     return { scope, status: this.#isStale() ? "stale" : "ok", active };
   }

@@ -34,7 +34,13 @@ class ExampleService extends AskingService {
       own.systems.orders.http = { baseUrl: `http://127.0.0.1:${port}`, addresses: ["loopback"] };
     }
     await this.run({ ...rest, jwt: { issuers }, tenants });
-    const operator = await this.token(PLATFORM, { permissions: ["tenants:read", "halts:read", "halts:write"] });
+    await this.signIn(PLATFORM);
+  }
+
+  /** The commands are those of an operator of this issuer from now on. */
+  async signIn(issuer: string, claims: Readonly<Record<string, unknown>> = {}): Promise<void> {
+    const permissions = ["tenants:read", "halts:read", "halts:write"];
+    const operator = await this.token(issuer, { permissions, ...claims });
     writeFileSync(join(this.folder, "token"), operator, { mode: 0o600 });
   }
 
@@ -101,6 +107,19 @@ describe("the example with tenants", () => {
     const listed = await service.stc("halts");
     for (const shown of [`all calls of tenant ${tenant}`, reason, "olga"]) expect(listed.out).toContain(shown);
     const id = /^id: (\S+)$/m.exec(set.out)?.[1] ?? "";
+    // The tenant's operators see it, and cannot lift it.
+    await service.signIn(LOGIN, { tenant });
+    const seen = await service.stc("halts");
+    expect(seen.out.split("\n")[1]).toMatch(
+      new RegExp(`^${id} +all calls +- +\\S+ +the service's operators +${reason}$`),
+    );
+    expect(await service.stc("resume", id)).toMatchObject({
+      code: 1,
+      err: expect.stringContaining("only they can lift"),
+    });
+    await service.signIn(LOGIN, { tenant: "globex" });
+    expect((await service.stc("halts")).out).not.toContain(id);
+    await service.signIn(PLATFORM);
     expect((await service.stc("resume", id)).out).toBe(`lifted: ${id}\n`);
     expect((await service.call({ tenant })).http).toBe(200);
   });

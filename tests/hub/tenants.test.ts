@@ -298,7 +298,22 @@ describe("halts", () => {
     await set(parts.own, "h-tool", "tool", "deploy", "globex");
     expect(await Promise.all(members.map(idsOf))).toEqual([["h-all all"], ["h-tool tool"], []]);
     const [halt] = (await members[0].state.run(listHalts, {})).value;
-    expect(halt?.target).toEqual({ kind: "all", issuer: "", value: "" });
+    expect(halt).toMatchObject({ target: { kind: "all", issuer: "", value: "" }, ofService: "tenant", reason: "r" });
+    expect([halt?.target.tenant, halt?.setBy.subject]).toEqual([undefined, ""]);
+  });
+
+  test("a halt of the service for all tenants reaches members of a tenant without its reason and who set it", async () => {
+    await set(parts.own, "h-caller", "caller", "agent-7");
+    const firstOf = async (member: string) => (await memberOf(member).state.run(listHalts, {})).value[0];
+    const [inTenant, own] = [await firstOf("acme-1"), await firstOf("own-1")];
+    expect(inTenant).toMatchObject({
+      target: { value: "agent-7" },
+      ofService: "all",
+      reason: "",
+      setBy: { subject: "" },
+    });
+    expect(own).toMatchObject({ target: { value: "agent-7" }, reason: "r", setBy: OPERATOR });
+    expect(own?.ofService).toBeUndefined();
   });
 
   test("a member never sets or lifts one", async () => {

@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { haltListing } from "../../src/core/api/halts.ts";
 import { tenantListing } from "../../src/core/api/tenants.ts";
 import { type TenantName, TenantService } from "../support/tenant-service.ts";
 import { until } from "../support/until.ts";
@@ -17,7 +18,30 @@ async function halt(by: TenantName, body: Readonly<Record<string, unknown>>) {
 
 async function haltsOf(tenant: TenantName) {
   const { body } = await service.send("GET", "/halts", { token: await service.operatorOf(tenant, HALTER) });
+  expect(haltListing.parse(body)).toEqual(body);
+  expect(body.state.active).toBe(body.halts.length);
   return body.halts as readonly { readonly id: string }[];
+}
+
+type Listener = "agents" | "operators";
+
+async function metricsOf(tenant: TenantName, at: Listener = "agents"): Promise<readonly string[]> {
+  const { body } = await service.send("GET", "/systems", {
+    token: await service.operatorOf(undefined, ["metrics:read"]),
+  });
+  const { addresses } = body.listeners.find(({ listener }: { listener: string }) => listener === at);
+  const authorization = `Bearer ${await service.operatorOf(tenant, ["metrics:read"])}`;
+  const answer = await fetch(`${addresses[0]}/metrics`, { headers: { authorization } });
+  return (await answer.text()).split("\n").filter((line) => line !== "");
+}
+
+/** Active halts, as the tenant's readiness and metrics count them. */
+async function countedBy(tenant: TenantName): Promise<readonly unknown[]> {
+  const token = await service.operatorOf(tenant, ["metrics:read"]);
+  const { body } = await service.send("GET", "/readyz", { token });
+  const own = `stc_halts_active${tenant === undefined ? "" : `{tenant="${tenant}"}`} `;
+  const line = (await metricsOf(tenant)).find((each) => each.startsWith(own));
+  return [body.halts.active, line?.slice(own.length)];
 }
 
 /** How a call to each of them ends. */
@@ -74,10 +98,6 @@ describe("a halt", () => {
     expect(service.entriesOf("acme").at(-1)).toMatchObject({ decision: "DENIED", error: { code: "HALTED" } });
     expect(found("acme")).toContain(`halt ${body.halt.id} of the service`);
     expect(found(undefined)).toContain(`halt ${body.halt.id}`);
-    // The tenant's operators neither see it nor lift it.
-    expect(await haltsOf("acme")).toEqual([]);
-    const token = await service.operatorOf("acme", HALTER);
-    expect((await service.send("DELETE", `/halts/${body.halt.id}`, { token })).http).toBe(404);
   });
 
   test("of the service that names a tenant stops calls of that tenant alone; the service's journal says so", async () => {
@@ -91,6 +111,72 @@ describe("a halt", () => {
     expect(service.journalOf("acme").some(({ type }) => type === "halt.set")).toBe(false);
     const shown = (await tenants()).body.tenants.map((each: { halted: boolean }) => each.halted);
     expect(shown).toEqual([true, false]);
+  });
+
+  test("of the service for a tenant is seen by the tenant's operators alone, with its reason and without who set it", async () => {
+    const until = "2099-01-01T00:00:00.000Z";
+    const caller = { kind: "caller", issuer: "https://tenants.test", subject: "agent-7" };
+    const { id, setAt } = (await halt(undefined, { ...caller, tenant: "acme", until, cancelRunning: true })).body.halt;
+    expect(await answers()).toEqual(["service", "HALTED", "globex"]);
+    const seen = [{ id, ...caller, reason: "drill", cancelRunning: true, setAt, until, ofService: true }];
+    expect((await haltsOf("acme")) as unknown).toEqual(seen);
+    expect(await haltsOf("globex")).toEqual([]);
+    expect((await haltsOf(undefined)) as unknown).toEqual([
+      { ...seen[0], tenant: "acme", setBy: { issuer: "https://platform.test", subject: "olga" }, ofService: undefined },
+    ]);
+    expect([await countedBy("acme"), await countedBy("globex"), await countedBy(undefined)]).toEqual([
+      [1, "1"],
+      [0, "0"],
+      [1, "1"],
+    ]);
+    await halt("acme", { kind: "tool", tool: "do_write" });
+    expect([await countedBy("acme"), await countedBy("globex")]).toEqual([
+      [2, "2"],
+      [0, "0"],
+    ]);
+  });
+
+  test("of the service is lifted by its operators alone, and does not exist in a tenant that it does not stop", async () => {
+    const { id } = (await halt(undefined, { kind: "all", tenant: "acme" })).body.halt;
+    const lift = async (by: TenantName) =>
+      service.send("DELETE", `/halts/${id}`, { token: await service.operatorOf(by, HALTER) });
+    const refused = await lift("acme");
+    const { code, message } = refused.body.error;
+    expect([refused.http, code, message]).toEqual([
+      ...[403, "HALT_OF_SERVICE"],
+      "The service's operators have set this halt for its tenants: only they can lift it.",
+    ]);
+    const unknown = await lift("globex");
+    expect([unknown.http, unknown.body.error.code]).toEqual([404, "HALT_NOT_FOUND"]);
+    expect(service.journalOf("acme").some(({ type, id: lifted }) => type === "halt.lifted" && lifted === id)).toBe(false);
+    expect(await answers()).toEqual(["service", "HALTED", "globex"]);
+    expect((await lift(undefined)).http).toBe(200);
+    expect(await haltsOf("acme")).toEqual([]);
+    expect(await answers()).toEqual(["service", "acme", "globex"]);
+  });
+
+  test("of the service for all tenants is seen in each without its reason, and without names that may be another's", async () => {
+    const shown = { cancelRunning: false, ofService: true };
+    const rows: readonly (readonly [body: Readonly<Record<string, unknown>>, seen: unknown])[] = [
+      [{ kind: "all" }, { kind: "all" }],
+      [
+        { kind: "tool", tool: "do_read" },
+        { kind: "tool", tool: "do_read" },
+      ],
+      [{ kind: "caller", issuer: "https://tenants.test", subject: "agent-of-globex" }, { kind: "caller" }],
+      [{ kind: "session", session: "session-of-globex" }, { kind: "session" }],
+      // Tools and systems that this tenant does not have.
+      [{ kind: "tool", tool: "only_in_globex" }, undefined],
+      [{ kind: "system", system: "only-in-globex" }, undefined],
+    ];
+    for (const [body, seen] of rows) {
+      const { id, setAt } = (await halt(undefined, { ...body, reason: "globex has leaked" })).body.halt;
+      const listed: unknown = await haltsOf("acme");
+      expect(listed).toEqual(seen === undefined ? [] : [{ id, setAt, ...shown, ...(seen as object) }]);
+      expect(await countedBy("acme")).toEqual(seen === undefined ? [0, "0"] : [1, "1"]);
+      const token = await service.operatorOf(undefined, HALTER);
+      expect((await service.send("DELETE", `/halts/${id}`, { token })).http).toBe(200);
+    }
   });
 
   test("that names a tenant that there is not is in force, with a note", async () => {
@@ -139,18 +225,6 @@ describe("a halt", () => {
 });
 
 describe("metrics", () => {
-  type Listener = "agents" | "operators";
-
-  async function metricsOf(tenant: TenantName, at: Listener = "agents"): Promise<readonly string[]> {
-    const { body } = await service.send("GET", "/systems", {
-      token: await service.operatorOf(undefined, ["metrics:read"]),
-    });
-    const { addresses } = body.listeners.find(({ listener }: { listener: string }) => listener === at);
-    const authorization = `Bearer ${await service.operatorOf(tenant, ["metrics:read"])}`;
-    const answer = await fetch(`${addresses[0]}/metrics`, { headers: { authorization } });
-    return (await answer.text()).split("\n").filter((line) => line !== "");
-  }
-
   const tenantsIn = (lines: readonly string[]) =>
     new Set(lines.filter((line) => !line.startsWith("#")).map((line) => /\btenant="([^"]*)"/.exec(line)?.[1]));
 

@@ -2,7 +2,7 @@ import { signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { AuditActivity } from "../../core/api/audit.ts";
-import type { HaltListing, HaltSet, HaltShown } from "../../core/api/halts.ts";
+import type { HaltListed, HaltListing, HaltSet } from "../../core/api/halts.ts";
 import { request } from "./api.ts";
 import type { AgentName, CallerName } from "./caller.tsx";
 import { Badge, Dialog, Party } from "./parts.tsx";
@@ -86,7 +86,7 @@ interface HaltableCall extends CallerName {
  * list does not name; undefined when nothing is known of one. Call `useHalts` on the page, so that there is something to know.
  * Calls of tenants are on no page of the service itself: a halt that names a tenant stops none of these.
  */
-export function haltOf({ sub, iss, act = [], session, tool }: HaltableCall): HaltShown | undefined {
+export function haltOf({ sub, iss, act = [], session, tool }: HaltableCall): HaltListed | undefined {
   return halts.value.value?.halts.find((halt) => {
     if (halt.tenant !== undefined) return false;
     if (halt.kind === "all") return true;
@@ -96,8 +96,13 @@ export function haltOf({ sub, iss, act = [], session, tool }: HaltableCall): Hal
   });
 }
 
-function isHaltOf({ kind, issuer, subject, tenant }: HaltShown, { sub, iss }: CallerName): boolean {
+function isHaltOf({ kind, issuer, subject, tenant }: HaltListed, { sub, iss }: CallerName): boolean {
   return kind === "caller" && subject === sub && issuer === iss && tenant === undefined;
+}
+
+/** Says who has set a halt: in a tenant, not which of the service's operators. */
+export function HaltedBy({ setBy }: Pick<HaltListed, "setBy">): VNode {
+  return setBy === undefined ? <>the service's operators</> : <Party sub={setBy.subject} iss={setBy.issuer} />;
 }
 
 /** Marks a call that a halt stops; nothing for any other. */
@@ -118,7 +123,7 @@ export async function setHalt(body: Readonly<Record<string, unknown>>, done: str
   await readHalts();
 }
 
-export async function liftHalts(lifted: readonly HaltShown[], done: string): Promise<void> {
+export async function liftHalts(lifted: readonly HaltListed[], done: string): Promise<void> {
   try {
     for (const { id } of lifted) await request("DELETE", `${PATH}/${encodeURIComponent(id)}`);
     notify("done", done);
@@ -241,8 +246,9 @@ export function ConfirmButtons({ title, onConfirm, onBack }: ConfirmButtonsProps
 /** A button that halts exactly this caller, or lets it go on where it is halted. For operators with `halts:write`. */
 export function StopAgent({ sub, iss }: CallerName): VNode | null {
   // The halts when the dialog was opened. The dialog never switches between halting and lifting, and lifts only halts that it shows.
-  const [opened, setOpened] = useState<readonly HaltShown[]>();
-  const own = useHalts().value?.halts.filter((halt) => isHaltOf(halt, { sub, iss })) ?? [];
+  const [opened, setOpened] = useState<readonly HaltListed[]>();
+  const all = useHalts().value?.halts ?? [];
+  const own = all.filter((halt) => halt.ofService === undefined && isHaltOf(halt, { sub, iss }));
   const close = (): void => setOpened(undefined);
   if (!permissions.value.has("halts:write") || iss === undefined || iss === "" || sub === "") return null;
   const isHalted = own.length > 0;
@@ -298,7 +304,7 @@ function Stop({ sub, iss, onClose }: StopProps): VNode {
   );
 }
 
-function GoOn({ halts: own, sub, iss, onClose }: StopProps & { readonly halts: readonly HaltShown[] }): VNode {
+function GoOn({ halts: own, sub, iss, onClose }: StopProps & { readonly halts: readonly HaltListed[] }): VNode {
   return (
     <Dialog title="Let this agent go on" onClose={onClose}>
       <p>
@@ -309,7 +315,7 @@ function GoOn({ halts: own, sub, iss, onClose }: StopProps & { readonly halts: r
         {own.map(({ id, reason }, at) => (
           <span key={id}>
             {at > 0 && "; "}
-            <Text value={reason} max={300} />
+            <Text value={reason ?? ""} max={300} />
           </span>
         ))}
       </p>

@@ -21,6 +21,18 @@ const halt = z.object({
   until: z.string().optional(),
 });
 
+/** A halt in the list. A tenant's operators see halts of the service that stop its calls, but not who set them. */
+const listed = halt.extend({
+  reason: halt.shape.reason.optional(),
+  setBy: halt.shape.setBy.optional(),
+  ofService: z
+    .literal(true)
+    .optional()
+    .describe(
+      "The service's operators have set the halt, and only they can lift it. Its `reason` is shown where it names this tenant; a caller or session is not named otherwise. `setBy` is missing.",
+    ),
+});
+
 /** A halt that was set: `POST /halts`. */
 export const haltSet = z.object({ halt, notes: z.array(z.string()).default([]) });
 
@@ -29,7 +41,7 @@ export const haltLifted = z.object({ halt: halt.extend({ lifted: z.literal(true)
 
 /** The halts in force: `GET /halts`. */
 export const haltListing = z.object({
-  halts: z.array(halt),
+  halts: z.array(listed),
   state: z.object({
     scope: z.enum(["process", "shared"]).describe("`process`: there is no store that other processes share."),
     status: z
@@ -41,6 +53,7 @@ export const haltListing = z.object({
 });
 
 export type HaltShown = ReadonlyDeep<z.output<typeof halt>>;
+export type HaltListed = ReadonlyDeep<z.output<typeof listed>>;
 export type HaltSet = ReadonlyDeep<z.output<typeof haltSet>>;
 export type HaltLifted = ReadonlyDeep<z.output<typeof haltLifted>>;
 export type HaltListing = ReadonlyDeep<z.output<typeof haltListing>>;

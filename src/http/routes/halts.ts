@@ -10,7 +10,7 @@ import {
 import { Refusal } from "../../core/errors.ts";
 import { hint } from "../../core/nearest.ts";
 import type { CallHalt, HaltTarget } from "../../halts/halt.ts";
-import { haltJson } from "../../halts/halt.ts";
+import { haltJson, listedJson } from "../../halts/halt.ts";
 import type { Halts } from "../../halts/halts.ts";
 import type { Snapshot } from "../../pipeline/proxy.ts";
 import type { Registry } from "../../pipeline/registry.ts";
@@ -77,7 +77,7 @@ export const endpoints: readonly Endpoint<HaltsPart>[] = [
   endpoint({
     method: "GET",
     path: "/halts",
-    summary: "Halts in force.",
+    summary: "Halts in force. In a tenant, those of the service that stop its calls are among them.",
     ...operators,
     permission: "halts:read",
     responses: { 200: { schema: haltListing } },
@@ -86,7 +86,7 @@ export const endpoints: readonly Endpoint<HaltsPart>[] = [
       // What this process knows is in force here, also when the database does not answer.
       await halts.refresh().catch(logError);
       const names = tenants?.().map(({ name }) => name);
-      const listing: HaltListing = { halts: halts.active.map(haltJson), state: halts.describe() };
+      const listing: HaltListing = { halts: halts.listed.map(listedJson), state: halts.describe() };
       return json(200, { ...listing, ...(names !== undefined && { tenants: names }) });
     },
   }),
@@ -130,9 +130,13 @@ export const endpoints: readonly Endpoint<HaltsPart>[] = [
     permission: "halts:write",
     params: z.object({ id: z.string().max(128).refine(wellFormed, "must be text without NUL") }),
     responses: { 200: { schema: haltLifted } },
-    errors: { 404: "HALT_NOT_FOUND" },
+    errors: { 403: "HALT_OF_SERVICE", 404: "HALT_NOT_FOUND" },
     audited: "change",
     async handle({ caller, params: { id } }, services) {
+      if (services.halts.listed.some((halt) => halt.id === id && halt.ofService !== undefined)) {
+        const message = "The service's operators have set this halt for its tenants: only they can lift it.";
+        return deniedAnswer(403, "HALT_OF_SERVICE", message);
+      }
       const lifted = await inState(services, () => services.halts.lift(id, identityOf(caller)));
       if (lifted === undefined) return deniedAnswer(404, "HALT_NOT_FOUND", "No halt with this id is in force.");
       return json(200, { halt: { ...haltJson(lifted), lifted: true } } satisfies HaltLifted);

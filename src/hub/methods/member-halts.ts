@@ -1,5 +1,5 @@
 import type { Operation, Ran, StateOperations } from "../../database/operations.ts";
-import type { CallHalt } from "../../halts/halt.ts";
+import { type CallHalt, haltWithin } from "../../halts/halt.ts";
 import { listHalts } from "../../halts/operations.ts";
 
 interface Tenant {
@@ -15,8 +15,10 @@ interface Tenant {
 export function withMemberHalts(own: StateOperations, tenant?: Tenant): StateOperations {
   const list = async (): Promise<Ran<readonly CallHalt[]>> => {
     const [halts, ofService] = await Promise.all([own.run(listHalts, {}), tenant?.service.run(listHalts, {})]);
+    // Members of the service itself run no calls of tenants.
+    const all = halts.value.filter(({ target }) => target.tenant === undefined);
     return {
-      value: [...halts.value, ...(ofService?.value ?? [])].flatMap((halt) => shownTo(tenant?.name, halt)),
+      value: [...all, ...(ofService?.value ?? []).flatMap((halt) => haltWithin(tenant?.name ?? "", halt) ?? [])],
       now: Math.min(halts.now, ofService?.now ?? halts.now),
     };
   };
@@ -33,10 +35,4 @@ export function withMemberHalts(own: StateOperations, tenant?: Tenant): StateOpe
       };
     },
   };
-}
-
-/** A member does not know tenants: among its halts, one that names its tenant names none. */
-function shownTo(tenant: string | undefined, halt: CallHalt): readonly CallHalt[] {
-  const { tenant: named, ...target } = halt.target;
-  return named === undefined || named === tenant ? [{ ...halt, target }] : [];
 }

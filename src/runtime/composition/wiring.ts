@@ -171,7 +171,14 @@ async function openParts(config: Config, modules: Modules, { hooks, fingerprint,
   const tracing = await startTracing(config, parts.traces, { ...CAPABILITIES, ...hooks });
   const { tracer } = tracing;
   closings.push(() => tracing.close());
-  const halts = openHalts(config, { ...CAPABILITIES, ...hooks, state: operations, journal, newId: randomUUID });
+  const halts = openHalts(config, {
+    ...CAPABILITIES,
+    ...hooks,
+    state: operations,
+    journal,
+    newId: randomUUID,
+    registry: currentRegistry(snapshots),
+  });
   closings.push(() => halts.close());
   const refusalFor = halts.refusalFor.bind(halts);
   const recording = openRecording({

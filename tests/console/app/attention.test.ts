@@ -184,12 +184,16 @@ test("halts say what they stop; a halt of everything comes before the others", (
     { ...halt, kind: "caller", issuer: "i", subject: "agent-7" },
     { ...halt, kind: "all" },
     { ...halt, kind: "all", tenant: "acme" },
+    // Of the service, in a tenant.
+    ...["caller", "session"].map((kind) => ({ ...halt, kind, setBy: undefined, reason: undefined, ofService: true })),
   ];
   expect(texts("Halts", { halts, state: { scope: "shared", status: "stale", active: 2 } })).toEqual([
     "bad: The halts cannot be read from the database.",
     "warn: The caller agent-7 is halted by olga, 1 min ago: a leak",
     "bad: All calls are halted by olga, 1 min ago: a leak",
     "warn: In the tenant acme, all calls are halted by olga, 1 min ago: a leak",
+    "warn: A caller is halted by the service's operators, 1 min ago.",
+    "warn: A session is halted by the service's operators, 1 min ago.",
   ]);
 });
 

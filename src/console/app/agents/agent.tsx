@@ -6,7 +6,7 @@ import { members } from "../api.ts";
 import type { AgentName } from "../caller.tsx";
 import { Failed, SourceLine } from "../calls/fleet.tsx";
 import { callOf, type Line, verdictOf } from "../calls/model.ts";
-import { HaltedMark, haltOf, readHalts, StopAgent, sumOf, useHalts } from "../halting.tsx";
+import { HaltedBy, HaltedMark, haltOf, readHalts, StopAgent, sumOf, useHalts } from "../halting.tsx";
 import { Ago, Badge, Countdown, Heading, localTime, Party, Problem } from "../parts.tsx";
 import { Columns, ROLE, Scrolling, Section, Unread, useRead } from "../records.tsx";
 import { hrefOf } from "../route.ts";
@@ -68,7 +68,7 @@ function Halted(who: AgentName): VNode | null {
     return error === undefined ? null : <Problem error={error} onRetry={() => void readHalts()} />;
   return (
     <p class="callout tone-bad">
-      Its calls are refused. Halted <Ago iso={halt.setAt} /> by <Party sub={halt.setBy.subject} />,{" "}
+      Its calls are refused. Halted <Ago iso={halt.setAt} /> by <HaltedBy {...halt} />,{" "}
       {halt.until === undefined ? (
         "until it is lifted"
       ) : (
@@ -76,7 +76,14 @@ function Halted(who: AgentName): VNode | null {
           for <Countdown iso={halt.until} /> more
         </>
       )}
-      : <Text value={halt.reason} max={300} /> <a href={hrefOf("limits")}>All halts</a>
+      {halt.reason === undefined ? (
+        "."
+      ) : (
+        <>
+          : <Text value={halt.reason} max={300} />
+        </>
+      )}{" "}
+      <a href={hrefOf("limits")}>All halts</a>
     </p>
   );
 }

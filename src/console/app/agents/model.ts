@@ -1,5 +1,5 @@
 import type { AuditActivity } from "../../../core/api/audit.ts";
-import type { HaltShown } from "../../../core/api/halts.ts";
+import type { HaltListed } from "../../../core/api/halts.ts";
 import type { CallerName } from "../caller.tsx";
 import type { Sourced } from "../calls/fleet.tsx";
 import { sumOf } from "../halting.tsx";
@@ -33,12 +33,12 @@ export interface AgentRow extends CallerName {
 /** Returns the callers of the last day and those that are halted. */
 export function agentRows(
   { callers }: Pick<AuditActivity, "callers">,
-  halts: readonly HaltShown[],
+  halts: readonly HaltListed[],
 ): readonly AgentRow[] {
   const keyOf = ({ sub, iss }: CallerName): string => JSON.stringify([sub, iss ?? ""]);
   const halted = new Map(
     halts
-      .filter(({ kind }) => kind === "caller")
+      .filter(({ subject, tenant }) => subject !== undefined && tenant === undefined)
       .map(({ subject = "", issuer = "" }) => [keyOf({ sub: subject, iss: issuer }), { sub: subject, iss: issuer }]),
   );
   const rows = callers.map(({ sub, iss, lastAt, hour, day }): AgentRow => {

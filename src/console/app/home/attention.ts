@@ -1,5 +1,5 @@
 import type { ExporterListing } from "../../../core/api/audit.ts";
-import type { HaltListing, HaltShown } from "../../../core/api/halts.ts";
+import type { HaltListed, HaltListing } from "../../../core/api/halts.ts";
 import type { FleetShown, SystemsShown, ToolCatalog } from "../../../core/api/inventory.ts";
 import type { OperatorPermission } from "../../../core/operator-permissions.ts";
 import { nameInSentence } from "../../../core/printable.ts";
@@ -144,18 +144,19 @@ function fleetTexts({ bundle, members }: FleetShown): readonly string[] {
 }
 
 /** Returns what a halt stops, in words. */
-function haltedText({ tenant, ...halt }: HaltShown): string {
+function haltedText({ tenant, ...halt }: HaltListed): string {
   const text = stoppedText(halt);
   return tenant === undefined ? text : `In the tenant ${tenant}, ${text.slice(0, 1).toLowerCase()}${text.slice(1)}`;
 }
 
-function stoppedText({ kind, tool, system, subject: caller, session }: Omit<HaltShown, "tenant">): string {
+function stoppedText({ kind, tool, system, subject: caller, session }: Omit<HaltListed, "tenant">): string {
   const named: Readonly<Record<string, string>> = {
     all: "All calls are",
     tool: `The tool ${nameInSentence(tool ?? "")} is`,
     system: `The system ${nameInSentence(system ?? "")} is`,
-    caller: `The caller ${nameInSentence(caller ?? "")} is`,
-    session: `The session ${session} is`,
+    // A tenant's operators see only names of their own.
+    caller: caller === undefined ? "A caller is" : `The caller ${nameInSentence(caller)} is`,
+    session: session === undefined ? "A session is" : `The session ${session} is`,
   };
   return named[kind] ?? `${kind} is`;
 }
@@ -166,7 +167,9 @@ function haltNeeds({ halts, state }: HaltListing, nowMs: number): readonly Need[
     state.status === "ok" ? [] : [{ tone: "bad", text: "The halts cannot be read from the database.", href }];
   const set = halts.map((halt): Need => {
     const ago = timeAgo(nowMs - Date.parse(halt.setAt));
-    const text = `${haltedText(halt)} halted by ${nameInSentence(halt.setBy.subject)}, ${ago}: ${halt.reason}`;
+    const by = halt.setBy === undefined ? "the service's operators" : nameInSentence(halt.setBy.subject);
+    const why = halt.reason === undefined ? "." : `: ${halt.reason}`;
+    const text = `${haltedText(halt)} halted by ${by}, ${ago}${why}`;
     return { tone: halt.kind === "all" && halt.tenant === undefined ? "bad" : "warn", text, href };
   });
   return [...unread, ...set];

@@ -2,7 +2,7 @@ import { signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { AuditActivity } from "../../../core/api/audit.ts";
-import type { HaltListing, HaltShown } from "../../../core/api/halts.ts";
+import type { HaltListed, HaltListing } from "../../../core/api/halts.ts";
 import type { QuotaListing } from "../../../core/api/quotas.ts";
 import { isMisreadable } from "../../../core/printable.ts";
 import { ApiError, request } from "../api.ts";
@@ -11,6 +11,7 @@ import { linesOf } from "../escapes.ts";
 import {
   ConfirmButtons,
   DURATIONS,
+  HaltedBy,
   haltTerms,
   liftHalts,
   MatchedCalls,
@@ -19,7 +20,7 @@ import {
   TermFields,
   useHalts,
 } from "../halting.tsx";
-import { Ago, Badge, Countdown, Dialog, Empty, Heading, Party, Problem } from "../parts.tsx";
+import { Ago, Badge, Countdown, Dialog, Empty, Heading, Problem } from "../parts.tsx";
 import { Columns, ROLE, Scrolling, Section, Unread, useRead } from "../records.tsx";
 import { permissions } from "../session.ts";
 import type { PageContent } from "../state.ts";
@@ -35,7 +36,7 @@ type Wanted = Readonly<Record<string, string | number | boolean>>;
 type Open =
   | { readonly kind: "compose" }
   | { readonly kind: "confirm"; readonly wanted: Wanted }
-  | { readonly kind: "lift"; readonly halt: HaltShown };
+  | { readonly kind: "lift"; readonly halt: HaltListed };
 
 const open = signal<Open | undefined>(undefined);
 const close = (): void => {
@@ -104,19 +105,19 @@ function Halts({ list: { halts, state } }: { readonly list: HaltListing }): VNod
   );
 }
 
-function HaltRow({ halt, mayWrite }: { readonly halt: HaltShown; readonly mayWrite: boolean }): VNode {
-  const { reason, setBy, setAt, until } = halt;
+function HaltRow({ halt, mayWrite }: { readonly halt: HaltListed; readonly mayWrite: boolean }): VNode {
+  const { reason, setBy, setAt, until, ofService } = halt;
   return (
     <tr {...ROLE.row}>
       <td class="cell-lead" {...ROLE.cell}>
         <Target {...halt} />
       </td>
       <td data-label="Why" {...ROLE.cell}>
-        <Text value={reason} max={300} />
+        {reason === undefined ? <span class="dim">not shown</span> : <Text value={reason} max={300} />}
       </td>
       <td data-label="Set by" {...ROLE.cell}>
         <span>
-          <Party sub={setBy.subject} iss={setBy.issuer} />, <Ago iso={setAt} />
+          <HaltedBy setBy={setBy} />, <Ago iso={setAt} />
         </span>
       </td>
       <td data-label="Ends" {...ROLE.cell}>
@@ -129,31 +130,37 @@ function HaltRow({ halt, mayWrite }: { readonly halt: HaltShown; readonly mayWri
         )}
       </td>
       <td class="cell-action" {...ROLE.cell}>
-        {mayWrite && (
-          <button type="button" onClick={() => (open.value = { kind: "lift", halt })}>
-            Lift …
-          </button>
+        {ofService === undefined ? (
+          mayWrite && (
+            <button type="button" onClick={() => (open.value = { kind: "lift", halt })}>
+              Lift …
+            </button>
+          )
+        ) : (
+          <span class="dim">by the service only</span>
         )}
       </td>
     </tr>
   );
 }
 
-type Names = Pick<HaltShown, "tool" | "system" | "issuer" | "subject" | "session" | "tenant">;
+type Names = Pick<HaltListed, "tool" | "system" | "issuer" | "subject" | "session" | "tenant">;
 
-interface TargetProps extends Names, Pick<HaltShown, "cancelRunning"> {
+interface TargetProps extends Names, Pick<HaltListed, "cancelRunning"> {
   readonly kind: string;
 }
 
 /** Returns in words which calls are halted. */
 function Target({ kind, cancelRunning, ...names }: TargetProps): VNode {
   const named = names.tool ?? names.system ?? names.session;
+  // A tenant's operators see only names of their own.
+  const isNameless = kind !== "all" && (named ?? names.subject) === undefined;
   return (
     <span>
       {kind === "all" && <Badge tone="bad">all calls</Badge>}
-      {kind === "caller" && (
+      {names.subject !== undefined && (
         <>
-          caller <CallerLink sub={names.subject ?? ""} iss={names.issuer} />
+          {kind} <CallerLink sub={names.subject} iss={names.issuer} />
         </>
       )}
       {named !== undefined && (
@@ -171,6 +178,11 @@ function Target({ kind, cancelRunning, ...names }: TargetProps): VNode {
           <code>
             <Text value={names.tenant} max={40} />
           </code>
+        </>
+      )}
+      {isNameless && (
+        <>
+          {kind} <span class="dim">that is not shown</span>
         </>
       )}
       {cancelRunning && <span class="dim"> and running ones</span>}
@@ -323,6 +335,7 @@ function TenantField(): VNode | null {
           </option>
         ))}
       </select>
+      <p class="help">Operators of a tenant see why its calls are halted where the halt names the tenant.</p>
     </div>
   );
 }
@@ -362,7 +375,7 @@ function ConfirmHalt({ wanted }: { readonly wanted: Wanted }): VNode {
   );
 }
 
-function ConfirmLift({ halt }: { readonly halt: HaltShown }): VNode {
+function ConfirmLift({ halt }: { readonly halt: HaltListed }): VNode {
   const confirm = (): void => {
     close();
     void liftHalts([halt], "The halt is lifted.");
@@ -373,7 +386,7 @@ function ConfirmLift({ halt }: { readonly halt: HaltShown }): VNode {
         <Target {...halt} />
       </p>
       <p>
-        It was set because: <Text value={halt.reason} max={300} />
+        It was set because: <Text value={halt.reason ?? ""} max={300} />
       </p>
       <ConfirmButtons title="Lift the halt" onConfirm={confirm} onBack={close} />
     </Dialog>
