@@ -9,17 +9,7 @@ import { type ColumnType, KEY_COLUMNS, LINE_COLUMNS, type StoreColumn, type Stor
 import { identifier, joined, type SqlDialect, SqlText, type StoreAnswer, type StoreDatabase, sql } from "./sql-text.ts";
 import { SlowStatement } from "./store-error.ts";
 import { runAll, Upkeep } from "./upkeep.ts";
-import {
-  ADDED_COLUMN,
-  areOfTenant,
-  columnsIn,
-  LineWithoutRow,
-  LOG_COLUMNS,
-  logRows,
-  type StoreWriter,
-  storedOf,
-  type WriterOptions,
-} from "./writer.ts";
+import { LineWithoutRow, LOG_COLUMNS, logRows, type StoreWriter, storedOf, type WriterOptions } from "./writer.ts";
 
 /** One connection for each stream of the log, and for its checkpoints. */
 const WRITERS = 3;
@@ -77,14 +67,6 @@ const TABLES: readonly string[] = [
     log String, stream LowCardinality(String), size Int64, note String,
     seen_ms Int64 DEFAULT toUnixTimestamp64Milli(now64(3))
   ) ENGINE = ReplacingMergeTree ORDER BY (log, stream, size, note) SETTINGS ${DURABLE}`,
-];
-
-/** Adds the column that tables of earlier versions lack. */
-const ADDED: readonly string[] = [
-  `ALTER TABLE audit_lines ADD COLUMN IF NOT EXISTS ${LINE_COLUMNS.filter(({ name }) => name === ADDED_COLUMN)
-    .map(definition)
-    .join()}`,
-  "ALTER TABLE audit_logs ADD COLUMN IF NOT EXISTS tenant SimpleAggregateFunction(max, String)",
 ];
 
 export const clickHouseDialect: SqlDialect = {
@@ -183,8 +165,6 @@ class ClickHouseWriter {
   readonly #client: ClickHouseClient;
   readonly #retentionDays: number | undefined;
   #isPrepared = false;
-  /** True when the tables have all columns. */
-  #isWhole = false;
   /** Until when logs are stored as complete, by stream: an exporter sends one log of each. */
   readonly #settled = new Map<string, EpochMs>();
   readonly upkeep = new Upkeep(reasonOf);
@@ -204,8 +184,7 @@ class ClickHouseWriter {
     const days = this.#retentionDays;
     let nowMs = 0;
     try {
-      const isNeeded = areOfTenant(rows);
-      if (!this.#isPrepared || (isNeeded && !this.#isWhole)) await this.#createTables(isNeeded);
+      if (!this.#isPrepared) await this.#createTables();
       this.#isPrepared = true;
       if (days !== undefined) nowMs = await this.#serverTime();
       const oldest = days === undefined ? "" : dayOf(nowMs - days * DAY_MS);
@@ -240,39 +219,18 @@ class ClickHouseWriter {
     return Number(clock?.["now_ms"]);
   }
 
-  async #insert(table: string, names: readonly string[], rows: readonly object[]) {
-    if (rows.length === 0) return;
-    const columns = columnsIn(names, this.#isWhole);
-    await this.#client.insert(
-      table,
-      columns,
-      rows.map((row) => pick(row as StoreAnswer, columns)),
-    );
+  async #insert(table: string, columns: readonly string[], rows: readonly object[]) {
+    if (rows.length > 0) await this.#client.insert(table, columns, rows as readonly StoreAnswer[]);
   }
 
   /** Existing tables can be used without the permission to create tables. */
-  async #createTables(isNeeded: boolean): Promise<void> {
+  async #createTables(): Promise<void> {
     const [found] = await this.#client.read(
-      sql`SELECT uniq(table) AS tables, countIf(name = ${ADDED_COLUMN}) AS added FROM system.columns
-        WHERE database = currentDatabase() AND table IN ('audit_lines', 'audit_logs', 'audit_checkpoints')`,
+      sql`SELECT count() AS tables FROM system.tables
+        WHERE database = currentDatabase() AND name IN ('audit_lines', 'audit_logs', 'audit_checkpoints')`,
     );
-    const [tables, added] = [Number(found?.["tables"]), Number(found?.["added"])];
-    if (tables < TABLES.length) await this.#runAll(TABLES);
-    this.#isWhole = tables === 0 || added === ADDED.length || (await this.#addColumns(isNeeded));
-  }
-
-  async #addColumns(isNeeded: boolean): Promise<boolean> {
-    try {
-      await this.#runAll(ADDED);
-      return true;
-    } catch (error) {
-      if (isNeeded) throw error;
-      return false;
-    }
-  }
-
-  async #runAll(steps: readonly string[]): Promise<void> {
-    for (const step of steps) await this.#client.run(new SqlText([step], []));
+    if (Number(found?.["tables"]) === TABLES.length) return;
+    for (const table of TABLES) await this.#client.run(new SqlText([table], []));
   }
 
   async #dropDays(nowMs: EpochMs, retentionDays: number): Promise<void> {
@@ -309,10 +267,6 @@ class ClickHouseWriter {
     }
     await runAll(steps);
   }
-}
-
-function pick(row: StoreAnswer, columns: readonly string[]): StoreAnswer {
-  return Object.fromEntries(columns.map((name) => [name, row[name]]));
 }
 
 function timed(row: StoreRow): StoreRow {

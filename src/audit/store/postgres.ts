@@ -12,10 +12,7 @@ import { identifier, type SqlDialect, SqlText, type StoreDatabase, sql } from ".
 import { SlowStatement } from "./store-error.ts";
 import { runAll, Upkeep } from "./upkeep.ts";
 import {
-  ADDED_COLUMN,
-  areOfTenant,
   type CheckpointRow,
-  columnsIn,
   LineWithoutRow,
   LOG_COLUMNS,
   logRows,
@@ -67,11 +64,6 @@ const TABLES: readonly string[] = [
   )`,
   "CREATE INDEX IF NOT EXISTS audit_checkpoints_seen ON audit_checkpoints (seen_ms)",
 ];
-
-/** Adds the column that tables of earlier versions lack. */
-const ADDED: readonly string[] = ["audit_lines", "audit_logs"].map(
-  (table) => `ALTER TABLE ${table} ADD COLUMN IF NOT EXISTS ${ADDED_COLUMN} text`,
-);
 
 /** Advisory lock held while tables and partitions are created or dropped: "stc-audi" in ASCII. */
 const TABLES_LOCK = "8319383458215879785";
@@ -154,8 +146,6 @@ class PostgresWriter {
   /** Days whose partition is known to exist. */
   readonly #days = new Set<string>();
   #isPrepared = false;
-  /** True when the tables have all columns. */
-  #isWhole = true;
   readonly upkeep = new Upkeep((error) => causeOf(error));
 
   constructor(database: Transactions, { retentionDays }: WriterOptions) {
@@ -172,7 +162,6 @@ class PostgresWriter {
     const { rows, checkpoints } = storedOf(lines);
     let now: number;
     try {
-      await this.#addColumns(areOfTenant(rows));
       now = await this.#database.begin("write", async (on, nowMs) => {
         if (rows.length > 0) await this.#insert(on, rows, nowMs);
         if (checkpoints.length > 0) await this.#insertCheckpoints(on, checkpoints, nowMs);
@@ -211,7 +200,7 @@ class PostgresWriter {
     const kept = rows.filter(({ day }) => String(day) >= oldest);
     const missing = new Set(kept.map(({ day }) => String(day)).filter((day) => !this.#days.has(day)));
     if (!this.#isPrepared || missing.size > 0) await createTables(on, missing);
-    const columns = columnsIn(LINE_NAMES, this.#isWhole).join(", ");
+    const columns = LINE_COLUMNS.map(({ name }) => name).join(", ");
     const types = LINE_COLUMNS.map(({ name, type }) => `${name} ${TYPES[type]}`).join(", ");
     await run(
       on,
@@ -223,7 +212,7 @@ class PostgresWriter {
         [JSON.stringify(kept)],
       ),
     );
-    const logs = columnsIn(LOG_COLUMNS, this.#isWhole).join(", ");
+    const logs = LOG_COLUMNS.join(", ");
     await run(
       on,
       new SqlText(
@@ -239,28 +228,6 @@ class PostgresWriter {
       ),
     );
     for (const day of missing) this.#days.add(day);
-  }
-
-  /** Changes nothing where there are no tables yet: they are created with all columns. */
-  async #addColumns(isNeeded: boolean): Promise<void> {
-    if (this.#isPrepared && (this.#isWhole || !isNeeded)) return;
-    const [found] = await this.#database.begin(
-      "read",
-      async (on) => on`
-        SELECT count(*)::int AS added, to_regclass('audit_lines') AS lines FROM pg_attribute
-        WHERE attrelid IN (to_regclass('audit_lines'), to_regclass('audit_logs')) AND attname = ${ADDED_COLUMN}`,
-    );
-    this.#isWhole = found?.["lines"] === null || found?.["added"] === ADDED.length;
-    if (this.#isWhole) return;
-    try {
-      await this.#database.begin("write", async (on) => {
-        await on`SELECT pg_advisory_xact_lock(${TABLES_LOCK}::bigint)`;
-        for (const step of ADDED) await run(on, new SqlText([step], []));
-      });
-      this.#isWhole = true;
-    } catch (error) {
-      if (isNeeded) throw error;
-    }
   }
 
   /** Stores the notes as they are: whoever has the public key can verify them. Keeps them when their lines are deleted. */
@@ -345,7 +312,6 @@ class PostgresWriter {
   }
 }
 
-const LINE_NAMES = LINE_COLUMNS.map(({ name }) => name);
 const PARTITION = /^audit_lines_\d{8}$/;
 
 function partitionOf(day: string): string {

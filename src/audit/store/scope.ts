@@ -11,8 +11,9 @@ export type StoreScope = "all" | { readonly tenant: string | undefined };
 export function scoped(database: StoreDatabase, scope: StoreScope): StoreDatabase {
   if (scope === "all") return database;
   const { lines, logs, checkpoints } = database.dialect;
-  // Missing in lines, and in logs that an earlier version stored; empty in other logs.
-  const isOwn = sql`coalesce(tenant, ${""}) = ${storable(scope.tenant ?? "")}`;
+  // Of a service itself: missing in lines, empty in logs.
+  const isOwn =
+    scope.tenant === undefined ? sql`(tenant IS NULL OR tenant = ${""})` : sql`tenant = ${storable(scope.tenant)}`;
   const own = (table: SqlText, condition: SqlText): SqlText => sql`(SELECT * FROM ${table} WHERE ${condition}) AS own`;
   const dialect = {
     ...database.dialect,

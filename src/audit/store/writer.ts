@@ -47,21 +47,6 @@ export function storedOf(lines: readonly ExportLine[]): {
   }
 }
 
-/**
- * The column that the tables of earlier versions lack. The exporter adds it, and where it may not, it stores the lines of services
- * without it: those of tenants need it, because readers are bound to one tenant's lines by it.
- */
-export const ADDED_COLUMN = "tenant";
-
-/** Returns the columns that tables have: with `isWhole` all of them. */
-export function columnsIn(names: readonly string[], isWhole: boolean): readonly string[] {
-  return isWhole ? names : names.filter((name) => name !== ADDED_COLUMN);
-}
-
-export function areOfTenant(rows: readonly StoreRow[]): boolean {
-  return rows.some((row) => typeof row[ADDED_COLUMN] === "string");
-}
-
 /** Columns of the table of logs that a writer fills. */
 export const LOG_COLUMNS = ["log", "stream", "instance", "tenant", "next_seq", "time_ms"] as const;
 

@@ -15,7 +15,6 @@ import { serviceDirOf } from "../../core/tenant-names.ts";
 import type { Json } from "../../core/types.ts";
 import type { AdmissionOptions } from "../../pipeline/admission.ts";
 import { type Config, checkpointKeyFileOf, pathFrom } from "../config/config.ts";
-import { tenantConfigs } from "../config/tenants.ts";
 import type { Modules } from "../module-types.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import { instanceOf, logDirOf } from "./instance.ts";
@@ -224,12 +223,8 @@ export async function readAuditStore(config: Config, problems: string[]): Promis
     return undefined;
   }
   const { openAuditStore } = await import("../../audit/store/open-store.ts");
-  const isShared = config.tenant !== undefined || tenantConfigs(config).length > 0;
   try {
-    return await openAuditStore(url, {
-      statementMs: STATEMENT_MS,
-      scope: isShared ? { tenant: config.tenant } : "all",
-    });
+    return await openAuditStore(url, { statementMs: STATEMENT_MS, scope: { tenant: config.tenant } });
   } catch (error) {
     problems.push(`${field}: ${path}: ${errorText(error)}`);
     return undefined;

@@ -165,7 +165,7 @@ test("a parameter holds no character that ends it, and no other value than it sh
 });
 
 /** The answer of a server whose tables are there, with all columns. */
-const COLUMNS = [{ tables: "3", added: "2" }];
+const TABLES = [{ tables: "3" }];
 
 describe("requests", () => {
   let server: RawServer;
@@ -255,7 +255,7 @@ describe("requests", () => {
   };
 
   test("lines are inserted compressed, then their checkpoints, into tables that exist", async () => {
-    server.answer = ({ text }) => (text.includes("system.columns") ? answer(COLUMNS) : raw(200, ""));
+    server.answer = ({ text }) => (text.includes("system.tables") ? answer(TABLES) : raw(200, ""));
     const writer = openClickHouseWriter(url, { retentionDays: undefined });
     const note = { ...line, stream: "checkpoints", covers: "calls", line: "note", seq: 4 } as const;
     expect(await writer.write([line, note])).toEqual({ kind: "taken", rejected: 0 });
@@ -272,41 +272,8 @@ describe("requests", () => {
     await writer.close();
   });
 
-  const ofTenant = { ...line, members: { tenant: "acme" } };
-
-  test("tables of an earlier version get the column that they lack before the first line", async () => {
-    server.answer = ({ text }) =>
-      text.includes("system.columns") ? answer([{ tables: "3", added: "0" }]) : raw(200, "");
-    const writer = openClickHouseWriter(url, { retentionDays: undefined });
-    expect(await writer.write([ofTenant])).toEqual({ kind: "taken", rejected: 0 });
-    const asked = server.requests.map((request) => fieldsOf(request)["query"]);
-    expect(asked.filter((query) => query?.startsWith("ALTER"))).toEqual([
-      "ALTER TABLE audit_lines ADD COLUMN IF NOT EXISTS tenant LowCardinality(Nullable(String)) CODEC(ZSTD)",
-      "ALTER TABLE audit_logs ADD COLUMN IF NOT EXISTS tenant SimpleAggregateFunction(max, String)",
-    ]);
-    await writer.close();
-  });
-
-  test("a user who may not add it stores the lines of the service without it, and no line of a tenant", async () => {
-    server.answer = ({ text }) => {
-      if (text.includes("system.columns")) return answer([{ tables: "3", added: "0" }]);
-      return text.includes("ALTER") ? failed(497) : raw(200, "");
-    };
-    const writer = openClickHouseWriter(url, { retentionDays: undefined });
-    expect(await writer.write([line])).toEqual({ kind: "taken", rejected: 0 });
-    expect(await writer.write([ofTenant])).toMatchObject({ kind: "later" });
-    expect(await writer.write([line])).toEqual({ kind: "taken", rejected: 0 });
-    const inserts = server.requests.map(partsOf).flatMap(({ parameters, body }) => {
-      const { query } = parameters;
-      if (query?.startsWith("INSERT INTO audit_lines") !== true) return [];
-      return [`${query} ${gunzipSync(Buffer.from(body, "latin1"))}`];
-    });
-    expect(inserts.map((text) => text.includes("tenant"))).toEqual([false, false]);
-    await writer.close();
-  });
-
   test("a message with many lines fills a store with as many requests as an exporter would send", async () => {
-    server.answer = ({ text }) => (text.includes("system.columns") ? answer(COLUMNS) : raw(200, ""));
+    server.answer = ({ text }) => (text.includes("system.tables") ? answer(TABLES) : raw(200, ""));
     const writer = openClickHouseWriter(url, { retentionDays: undefined });
     const lines = Array.from({ length: 1_200 }, (_, seq) => ({ ...line, line: `line ${seq}`, offset: seq }));
     expect(await new StoreFiller(writer).store(lines)).toEqual([]);
@@ -346,7 +313,7 @@ describe("requests", () => {
   test("only days are dropped, with the oldest day of the server's clock", async () => {
     const now = Date.parse("2026-03-01T12:00:00Z");
     server.answer = ({ text }) => {
-      if (text.includes("system.columns")) return answer(COLUMNS);
+      if (text.includes("system.tables")) return answer(TABLES);
       if (text.includes("toUnixTimestamp64Milli")) return answer([{ now_ms: String(now) }]);
       if (text.includes("HAVING")) return answer([]);
       return text.includes("DISTINCT") ? answer([{ day: "2026-01-01" }, { day: "' OR 1" }]) : raw(200, "");
@@ -366,7 +333,7 @@ describe("requests", () => {
     const day = 20_000;
     const rows = Array.from({ length: 250 }, (_, log) => ({ log: `log-${log}`, stream: "calls", day, kept: log }));
     server.answer = ({ text }) => {
-      if (text.includes("system.columns")) return answer(COLUMNS);
+      if (text.includes("system.tables")) return answer(TABLES);
       if (text.includes("toUnixTimestamp64Milli")) return answer([{ now_ms: String(Date.parse("2026-03-01")) }]);
       return text.includes("HAVING") && text.includes("GROUP BY log, stream, day") ? answer(rows) : answer([]);
     };
@@ -381,7 +348,7 @@ describe("requests", () => {
 
   test("a day that cannot be dropped holds up no line, and is reported", async () => {
     server.answer = ({ text }) => {
-      if (text.includes("system.columns")) return answer(COLUMNS);
+      if (text.includes("system.tables")) return answer(TABLES);
       if (text.includes("toUnixTimestamp64Milli")) return answer([{ now_ms: String(Date.parse("2026-03-01")) }]);
       if (text.includes("ALTER")) return failed(497, 403);
       return text.includes("DISTINCT") ? answer([{ day: "2026-01-01" }]) : answer([]);
@@ -409,7 +376,7 @@ describe("requests", () => {
     ["a lost connection", "later", "cannot be reached: Error ECONNRESET", undefined],
   ] as const)("%s: %s", async (_, kind, reason, text) => {
     server.answer = ({ socket, text: asked }) => {
-      if (asked.includes("system.columns")) return answer(COLUMNS);
+      if (asked.includes("system.tables")) return answer(TABLES);
       return text ?? socket.end();
     };
     const writer = openClickHouseWriter(url, { retentionDays: undefined });

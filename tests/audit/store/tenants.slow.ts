@@ -4,7 +4,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { logIdIn } from "../../../src/audit/chain/log-id.ts";
 import { checkProof, prove } from "../../../src/audit/chain/proof.ts";
-import { readBatch } from "../../../src/audit/export/batch.ts";
 import type { Receiver } from "../../../src/audit/export/receiver.ts";
 import { postgresExporter } from "../../../src/audit/export/stores.ts";
 import { historyIn, readCallHistory } from "../../../src/audit/query/call-history.ts";
@@ -166,8 +165,9 @@ describe.skipIf(native === undefined)("a store that several tenants share", () =
   describe("and that a real service fills and asks", () => {
     const service = new TenantService();
     const ids = new Map<TenantName, string>();
+    let shared: string;
     beforeAll(async () => {
-      const shared = await server.createDatabase("shared");
+      shared = await server.createDatabase("shared");
       writeFileSync(join(service.folder, "store.url"), shared, { mode: 0o600 });
       const audit = { storeUrlFile: "./store.url", export: [{ type: "postgres", urlFile: "./store.url" }] };
       await service.start({ audit: { dir: "audit", ...audit } }, { acme: { audit }, globex: { audit } });
@@ -208,54 +208,24 @@ describe.skipIf(native === undefined)("a store that several tenants share", () =
         }
       },
     );
-  });
 
-  test("an exporter that may not change tables of an earlier version stores the service's lines, and no line of a tenant", async () => {
-    await server.createDatabase("earlier");
-    const [service, tenant] = [mkdtempSync(join(folder, "service-")), mkdtempSync(join(folder, "tenant-"))];
-    await writeLog(service, keys.privateKey);
-    await writeLog(tenant, keys.privateKey, { tenant: "initech" });
-    const owner = new URL(url);
-    owner.pathname = "/earlier";
-    await exportLog(service, receiverAt(owner.href));
-    await server.send(
-      `ALTER TABLE audit_lines DROP COLUMN tenant; ALTER TABLE audit_logs DROP COLUMN tenant; TRUNCATE audit_lines, audit_logs;
-      CREATE USER writer PASSWORD 'writes'; GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO writer`,
-      "earlier",
-    );
-    const writer = new URL(owner);
-    [writer.username, writer.password] = ["writer", "writes"];
-    const [first] =
-      readBatch({ dir: tenant, stream: "calls", from: undefined, log: logIdIn(tenant, "calls") })?.lines ?? [];
-    if (first === undefined) throw new Error("no line");
-    expect(await receiverAt(writer.href).deliver([first], AbortSignal.timeout(20_000))).toMatchObject({
-      kind: "later",
-      reason: "SQLSTATE 42501",
+    test("a service whose tenants were removed, or that never had any, is answered from no tenant's lines", async () => {
+      const plain = new TenantService();
+      writeFileSync(join(plain.folder, "store.url"), shared, { mode: 0o600 });
+      const issuers = plain.tokens.profiles().filter((issuer) => !("tenants" in issuer));
+      const audit = { dir: "audit", storeUrlFile: "./store.url" };
+      try {
+        await plain.start({ audit, jwt: { issuers }, tenants: undefined });
+        const token = await plain.operatorOf(undefined, ["audit:read"]);
+        const { body } = await plain.send("GET", "/audit", { token });
+        expect([body.source, body.entries.map((entry: { traceId: string }) => entry.traceId)]).toEqual([
+          "fleet",
+          [ids.get(undefined)],
+        ]);
+        expect((await plain.send("GET", `/audit/${ids.get("acme")}`, { token })).http).toBe(404);
+      } finally {
+        await plain.end();
+      }
     });
-    rmSync(join(service, "export"), { recursive: true });
-    await exportLog(service, receiverAt(writer.href));
-    const [rows] = await server.send("SELECT count(*)::int AS rows FROM audit_lines", "earlier");
-    expect(rows).toEqual({ rows: 27 });
-  });
-
-  test("tables of an earlier version get the column, and their lines are the service's", async () => {
-    await server.send(
-      "ALTER TABLE audit_lines DROP COLUMN tenant; ALTER TABLE audit_logs DROP COLUMN tenant",
-      "tenants",
-    );
-    const dir = mkdtempSync(join(folder, "later-"));
-    await writeLog(dir, keys.privateKey, { tenant: "initech" });
-    await exportLog(dir, receiver());
-    const [rows] = await server.send(
-      "SELECT count(*)::int AS rows FROM audit_lines WHERE tenant = 'initech'",
-      "tenants",
-    );
-    expect(rows).toEqual({ rows: 27 });
-    const initech = await storeOf({ tenant: "initech" });
-    expect((await initech.logs()).map(({ log }) => log).sort()).toEqual(
-      [logIdIn(dir, "calls"), logIdIn(dir, "journal")].map(String).sort(),
-    );
-    expect((await initech.page(storeQuery({}, 100), 1e9)).found).toHaveLength(15);
-    expect((await (await storeOf({ tenant: "acme" })).page(storeQuery({}, 100), 1e9)).found).toEqual([]);
   });
 });
