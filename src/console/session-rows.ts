@@ -32,7 +32,10 @@ export class SessionRows {
     this.#state = state;
   }
 
-  /** Adds a session. Removes the one that it replaces and the oldest that are in its way, and returns them. */
+  /**
+   * Adds a session. Removes the one that it replaces and the oldest that are in its way, and returns them. Those of the tenant with
+   * the most are in the way first: a tenant whose issuer invents operators signs out nobody of another tenant.
+   */
   add(row: SessionRow, replaced?: string): Promise<readonly SessionRow[]> {
     const { idHash, issuer, subject, tenant = "", sealed, endsAt, renewAt } = row;
     return this.#state.write(async (sql, now) => {
@@ -50,7 +53,10 @@ export class SessionRows {
         RETURNING *`;
       const others = await sql`
         DELETE FROM console_sessions WHERE id_hash IN (
-          SELECT id_hash FROM console_sessions ORDER BY opened_at DESC, id_hash LIMIT ${ALL} OFFSET ${SESSIONS_MAX})
+          SELECT id_hash FROM (
+            SELECT id_hash, row_number() OVER (PARTITION BY tenant ORDER BY opened_at DESC, id_hash) AS of_tenant
+            FROM console_sessions) AS ranked
+          ORDER BY of_tenant, id_hash LIMIT ${ALL} OFFSET ${SESSIONS_MAX})
         RETURNING *`;
       return [...before, ...own, ...others].map(toRow);
     });

@@ -123,6 +123,23 @@ describe("sessions in memory", () => {
     sessions.close();
   });
 
+  test("are bounded without harm to other tenants, however many operators one tenant has", async () => {
+    const { sessions } = open();
+    const signIn = (tenant: string | undefined, subject: string) => {
+      const { token, caller } = tokenOf(subject);
+      const operator = { ...caller, ...(tenant !== undefined && { tenant }) };
+      return sessions.open(requestOf({}), { token, caller: operator }, "token");
+    };
+    const halves = await signIn(undefined, "ann");
+    for (let count = 0; count < 2_000; count += 1) await signIn("acme", `p${count}`);
+    expect(sessions.size).toBe(1_024);
+    expect((await sessions.present(present(halves)))?.authorization).toBe("Bearer token-of-ann");
+    const latest = await signIn("globex", "bob");
+    await signIn("acme", "last");
+    expect(await sessions.present(present(latest))).toBeDefined();
+    sessions.close();
+  });
+
   test("are bounded also when all sign-ins are recorded at the same time", async () => {
     const recording = Promise.withResolvers<void>();
     const { sessions } = open({ recording: recording.promise });
