@@ -121,8 +121,8 @@ export interface StoreParts {
   /** Returns Unix milliseconds. */
   readonly now: () => number;
   /**
-   * The tenant that uses the database; undefined: the service itself. Each tenant has tables of its own in the database of the URL, and nothing of
-   * another's can be reached through them.
+   * The tenant that uses the database; undefined: the service itself. Each tenant has tables of its own in the database of the URL,
+   * and reaches no other tenant's through them.
    */
   readonly tenant?: string | undefined;
   readonly log: (message: string, cause: unknown) => void;

@@ -52,7 +52,7 @@ function readUsable(sql: Bun.SQL, tenant: string | undefined): Promise<number> {
   });
 }
 
-/** A tenant's schema that this user may not use yet, with the statement that grants it. */
+/** A tenant's schema, with the statement that lets this user create tables in it. */
 interface TenantSchema {
   readonly grant: string;
 }
