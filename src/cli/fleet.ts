@@ -1,3 +1,4 @@
+import type { z } from "zod";
 import { type MemberListing, memberListing } from "../core/api/members.ts";
 import { type TenantShown, tenantListing } from "../core/api/tenants.ts";
 import { printableCell } from "../core/printable.ts";
@@ -14,18 +15,30 @@ function bundleCell(bundle: MemberListing["members"][number]["bundle"]): string 
   return `${version} ${state}${fault === undefined ? "" : ` (${fault})`} ${digest}`;
 }
 
+/** Asks for a listing. Returns undefined when its JSON, or a problem, is printed already. */
+async function listingOf<Listing>(
+  options: ClientOptions,
+  schema: z.ZodType<Listing>,
+  request: { readonly path: string; readonly ifNotFound: string },
+): Promise<Listing | undefined> {
+  const { body } = await connectAndRequest(options, { method: "GET", ...request });
+  if (options.json === true) {
+    print.json(body ?? {});
+    return undefined;
+  }
+  const read = schema.safeParse(body);
+  return read.success ? read.data : unknownAnswer();
+}
+
 /** `stc fleet members`: lists the members of a hub. */
 export async function listMembers(options: ClientOptions): Promise<void> {
-  const { body } = await connectAndRequest(options, {
-    method: "GET",
+  const listing = await listingOf(options, memberListing, {
     path: "/members",
     ifNotFound: "note: the service is not a hub: it has no hub.listen",
   });
-  if (options.json === true) return print.json(body ?? {});
-  const read = memberListing.safeParse(body);
-  if (!read.success) return unknownAnswer();
-  const hasTenants = read.data.members.some(({ tenant }) => tenant !== undefined);
-  const rows = read.data.members.map((member) =>
+  if (listing === undefined) return;
+  const hasTenants = listing.members.some(({ tenant }) => tenant !== undefined);
+  const rows = listing.members.map((member) =>
     [
       member.name,
       ...(hasTenants ? [member.tenant ?? "-"] : []),
@@ -56,15 +69,12 @@ export async function listMembers(options: ClientOptions): Promise<void> {
 
 /** `stc tenants`: lists the tenants of a service. */
 export async function listTenants(options: ClientOptions): Promise<void> {
-  const { body } = await connectAndRequest(options, {
-    method: "GET",
+  const listing = await listingOf(options, tenantListing, {
     path: "/tenants",
     ifNotFound: "note: the service has no tenants, or the token is for one of them",
   });
-  if (options.json === true) return print.json(body ?? {});
-  const read = tenantListing.safeParse(body);
-  if (!read.success) return unknownAnswer();
-  const rows = read.data.tenants.map((tenant) =>
+  if (listing === undefined) return;
+  const rows = listing.tenants.map((tenant) =>
     [
       tenant.name,
       tenant.halted ? "halted" : "open",

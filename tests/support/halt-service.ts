@@ -2,6 +2,7 @@ import { z } from "zod";
 import { defineTool } from "../../src/index.ts";
 import type { BuildModules } from "../../src/modules.ts";
 import { AskingService, type CallExtras, type Loose, type Reply } from "./asking-service.ts";
+import { HeldRuns } from "./held-runs.ts";
 
 const permissions = { required: ["deeds:do"] };
 const input = z.strictObject({ what: z.string().max(20) });
@@ -12,7 +13,7 @@ const outputPolicy = { done: "allow" } as const;
 export class HaltService extends AskingService {
   /** What has begun, in order. */
   readonly begun: string[] = [];
-  readonly #slow: PromiseWithResolvers<void>[] = [];
+  readonly #slow = new HeldRuns();
 
   async start(sections: Readonly<Record<string, unknown>> = {}, modules?: BuildModules): Promise<this> {
     const approvals = { store: "sqlite://./approvals.sqlite" };
@@ -22,7 +23,7 @@ export class HaltService extends AskingService {
 
   /** Lets every slow run end. */
   finish(): void {
-    for (const { resolve } of this.#slow.splice(0)) resolve();
+    this.#slow.finish();
   }
 
   override async stop(): Promise<void> {
@@ -58,9 +59,7 @@ export class HaltService extends AskingService {
       async ({ what }: { readonly what: string }) => {
         this.begun.push(what);
         if (isSlow) {
-          const run = Promise.withResolvers<void>();
-          this.#slow.push(run);
-          await run.promise;
+          await this.#slow.hold();
         }
         return { done: what };
       };

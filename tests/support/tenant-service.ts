@@ -4,6 +4,7 @@ import { z } from "zod";
 import { defineTool } from "../../src/index.ts";
 import { AskingService, type CallExtras, type Reply } from "./asking-service.ts";
 import { auditEntries, type JournalEntry, journalEntries } from "./audit-files.ts";
+import { HeldRuns } from "./held-runs.ts";
 import { makeSigningKey } from "./tokens.ts";
 
 /** Tenants of the service; `undefined` is the service itself. */
@@ -60,7 +61,7 @@ export class TenantService extends AskingService {
   readonly tokens = new TenantTokens();
   /** What has begun, in order, with its tenant. */
   readonly begun: string[] = [];
-  readonly #slow: PromiseWithResolvers<void>[] = [];
+  readonly #slow = new HeldRuns();
 
   /** `ofTenants`: sections of the tenants. */
   async start(
@@ -82,7 +83,7 @@ export class TenantService extends AskingService {
 
   /** Lets every slow call end. */
   finish(): void {
-    for (const { resolve } of this.#slow.splice(0)) resolve();
+    this.#slow.finish();
   }
 
   override async stop(): Promise<void> {
@@ -125,9 +126,7 @@ export class TenantService extends AskingService {
     const handler = (name: string) => async () => {
       this.begun.push(`${name} of ${owner}`);
       if (name === "slow_read") {
-        const run = Promise.withResolvers<void>();
-        this.#slow.push(run);
-        await run.promise;
+        await this.#slow.hold();
       }
       return { by: owner };
     };

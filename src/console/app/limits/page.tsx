@@ -25,6 +25,7 @@ import { Columns, ROLE, Scrolling, Section, Unread, useRead } from "../records.t
 import { permissions } from "../session.ts";
 import type { PageContent } from "../state.ts";
 import { Text } from "../text.tsx";
+import { TenantField, tenantIn } from "./tenant-field.tsx";
 import { UnusedQuotas } from "./unused.tsx";
 
 /** Halts in force, which operators set and lift here, and quotas with their use. */
@@ -318,31 +319,6 @@ function Compose(): VNode {
       </form>
     </Dialog>
   );
-}
-
-/** Asks whose calls are halted, where the service has tenants. */
-function TenantField(): VNode | null {
-  const tenants = useHalts().value?.tenants ?? [];
-  if (tenants.length === 0) return null;
-  return (
-    <div class="field">
-      <label for="halt-tenant">Whose calls</label>
-      <select id="halt-tenant" name="tenant">
-        <option value="">the service's own, and those of every tenant</option>
-        {tenants.map((name) => (
-          <option key={name} value={name}>
-            those of tenant {name} only
-          </option>
-        ))}
-      </select>
-      <p class="help">Operators of a tenant see why its calls are halted where the halt names the tenant.</p>
-    </div>
-  );
-}
-
-function tenantIn(written: FormData): { readonly tenant?: string } {
-  const tenant = String(written.get("tenant") ?? "");
-  return tenant === "" ? {} : { tenant };
 }
 
 function ConfirmHalt({ wanted }: { readonly wanted: Wanted }): VNode {
