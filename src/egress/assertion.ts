@@ -72,7 +72,6 @@ export function assertionSigner({ issuer, privateKey, now, newId }: AssertionOpt
       callerIssuer: caller.issuer,
       ...(caller.tenant !== undefined && { tenant: caller.tenant }),
       ...(act !== undefined && { act }),
-      ...(caller.tenant !== undefined && { tenant: caller.tenant }),
       tool,
       method,
       messageSha256: sha256Hex(message),

@@ -69,12 +69,12 @@ export class TenantService extends AskingService {
     ofTenants: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {},
   ): Promise<this> {
     await this.run({
-      tools: this.#tools("service"),
+      tools: this.tools("service"),
       approvals: { store: "sqlite://./approvals.sqlite" },
       jwt: { issuers: this.tokens.profiles() },
       tenants: {
-        acme: { tools: this.#tools("acme"), ...ofTenants["acme"] },
-        globex: { tools: this.#tools("globex"), ...ofTenants["globex"] },
+        acme: { tools: this.tools("acme"), ...ofTenants["acme"] },
+        globex: { tools: this.tools("globex"), ...ofTenants["globex"] },
       },
       ...sections,
     });
@@ -116,7 +116,8 @@ export class TenantService extends AskingService {
     return tenant === undefined ? join(this.folder, "audit") : join(this.folder, "audit", "tenants", tenant);
   }
 
-  #tools(owner: string) {
+  /** Tools of a tenant, or of the service. */
+  tools(owner: string) {
     const common = {
       permissions: { required: ["deeds:do"] },
       input: z.strictObject({}),

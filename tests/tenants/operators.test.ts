@@ -148,7 +148,9 @@ describe("a halt", () => {
     ]);
     const unknown = await lift("globex");
     expect([unknown.http, unknown.body.error.code]).toEqual([404, "HALT_NOT_FOUND"]);
-    expect(service.journalOf("acme").some(({ type, id: lifted }) => type === "halt.lifted" && lifted === id)).toBe(false);
+    expect(service.journalOf("acme").some(({ type, id: lifted }) => type === "halt.lifted" && lifted === id)).toBe(
+      false,
+    );
     expect(await answers()).toEqual(["service", "HALTED", "globex"]);
     expect((await lift(undefined)).http).toBe(200);
     expect(await haltsOf("acme")).toEqual([]);
