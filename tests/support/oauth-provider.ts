@@ -44,6 +44,8 @@ export class OAuthProvider {
   readonly key: SigningKey = makeSigningKey("ES256", "provider-1");
   /** What each account may grant; tests change it. */
   readonly accounts: Map<string, readonly string[]>;
+  /** Further claims of each account's access tokens; tests change them. */
+  readonly claims = new Map<string, Readonly<Record<string, unknown>>>();
   /** The next access token is this many seconds old. */
   nextTokenAgeSeconds = 0;
   /** The next answer of the token endpoint, in place of its own: that of a provider with other habits. */
@@ -65,8 +67,10 @@ export class OAuthProvider {
       scopes: ["openid", "offline_access", ...new Set(Object.values(resources).flat())],
       clientDefaults: { id_token_signed_response_alg: "ES256" },
       enabledJWA: { idTokenSigningAlgValues: ["ES256"] },
-      extraTokenClaims: (context) =>
-        context.oidc.params?.["grant_type"] === TOKEN_EXCHANGE ? { act: { sub: context.oidc.client?.clientId } } : {},
+      extraTokenClaims: (context, token) => ({
+        ...("accountId" in token && this.claims.get(token.accountId)),
+        ...(context.oidc.params?.["grant_type"] === TOKEN_EXCHANGE && { act: { sub: context.oidc.client?.clientId } }),
+      }),
       findAccount: (_context, sub) => ({ accountId: sub, claims: () => ({ sub }) }),
       issueRefreshToken: (_context, client) => client.grantTypeAllowed("refresh_token"),
       features: {
