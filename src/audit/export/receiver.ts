@@ -49,6 +49,8 @@ interface ReceiverParts {
   readonly path: (path: string) => string;
   /** Signatures of requests name the time. */
   readonly clock: () => EpochMs;
+  /** The tenant whose log is sent; undefined: the service itself. */
+  readonly tenant?: string | undefined;
   /** Reports a problem with a setting of the entry. */
   readonly problem: (setting: string, message: string) => void;
 }

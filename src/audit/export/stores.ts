@@ -42,11 +42,11 @@ function store<Type extends string>({
   return {
     type,
     settings: storeSettings,
-    open({ urlFile, retentionDays }, { path, problem }) {
+    open({ urlFile, retentionDays }, { path, problem, tenant }) {
       try {
         const url = readUrlFile(path(urlFile));
         check(url);
-        return receiverOf(() => open(url, { retentionDays }));
+        return receiverOf(() => open(url, { retentionDays, tenant }));
       } catch (error) {
         problem("urlFile", `${urlFile}: ${error instanceof Error ? error.message : "cannot be read"}`);
         return undefined;

@@ -6,6 +6,7 @@ import { DAY_MS, dayOf } from "../query/time-range.ts";
 import { ClickHouseClient, ClickHouseError } from "./clickhouse-client.ts";
 import { parseClickHouseUrl } from "./clickhouse-url.ts";
 import { type ColumnType, KEY_COLUMNS, LINE_COLUMNS, type StoreColumn, type StoreRow } from "./columns.ts";
+import { isOfTenant, logsOfOthers } from "./scope.ts";
 import { identifier, joined, type SqlDialect, SqlText, type StoreAnswer, type StoreDatabase, sql } from "./sql-text.ts";
 import { SlowStatement } from "./store-error.ts";
 import { runAll, Upkeep } from "./upkeep.ts";
@@ -164,14 +165,16 @@ const LINE_NAMES = LINE_COLUMNS.map(({ name }) => name);
 class ClickHouseWriter {
   readonly #client: ClickHouseClient;
   readonly #retentionDays: number | undefined;
+  readonly #tenant: string | undefined;
   #isPrepared = false;
   /** Until when logs are stored as complete, by stream: an exporter sends one log of each. */
   readonly #settled = new Map<string, EpochMs>();
   readonly upkeep = new Upkeep(reasonOf);
 
-  constructor(client: ClickHouseClient, { retentionDays }: WriterOptions) {
+  constructor(client: ClickHouseClient, { retentionDays, tenant }: WriterOptions) {
     this.#client = client;
     this.#retentionDays = retentionDays;
+    this.#tenant = tenant;
   }
 
   /** Changes nothing. */
@@ -233,13 +236,25 @@ class ClickHouseWriter {
     for (const table of TABLES) await this.#client.run(new SqlText([table], []));
   }
 
+  /** Drops whole days; of a store that other tenants fill, too, deletes the own lines of these days. */
   async #dropDays(nowMs: EpochMs, retentionDays: number): Promise<void> {
+    const isShared = (await this.#client.read(sql`${this.#logsOfOthers} LIMIT 1`)).length > 0;
+    const own = isShared ? sql` AND ${isOfTenant(this.#tenant)}` : sql``;
     const days = await this.#client.read(
-      sql`SELECT DISTINCT day FROM audit_lines WHERE day < ${dayOf(nowMs - retentionDays * DAY_MS)}
+      sql`SELECT DISTINCT day FROM audit_lines WHERE day < ${dayOf(nowMs - retentionDays * DAY_MS)}${own}
         ORDER BY day LIMIT ${DELETED_MAX}`,
     );
     const names = days.map(({ day }) => String(day)).filter((day) => DAY.test(day));
-    await runAll(names.map((day) => () => this.#client.run(sql`ALTER TABLE audit_lines DROP PARTITION ${day}`)));
+    const deletion = (day: string): SqlText =>
+      isShared
+        ? sql`DELETE FROM audit_lines WHERE day = ${day}${own}`
+        : sql`ALTER TABLE audit_lines DROP PARTITION ${day}`;
+    await runAll(names.map((day) => () => this.#client.run(deletion(day))));
+  }
+
+  get #logsOfOthers(): SqlText {
+    // Until the server merges them, a log has rows without its tenant.
+    return logsOfOthers(sql`audit_logs FINAL`, this.#tenant);
   }
 
   /** Deletes the checkpoints that PostgreSQL's store deletes, with statements that replicated tables accept: without subqueries. */
@@ -248,11 +263,11 @@ class ClickHouseWriter {
     const [oldest, recent] = [startOfDay(retentionDays), startOfDay(EVERY_CHECKPOINT_DAYS)];
     const aged = await this.#client.read(
       sql`SELECT log, stream, intDiv(seen_ms, ${DAY_MS}) AS day, max(size) AS kept FROM audit_checkpoints
-        WHERE seen_ms < ${Math.max(oldest, recent)} GROUP BY log, stream, day HAVING min(size) < kept LIMIT ${DELETED_MAX}`,
+        WHERE seen_ms < ${Math.max(oldest, recent)} AND log NOT IN (${this.#logsOfOthers}) GROUP BY log, stream, day HAVING min(size) < kept LIMIT ${DELETED_MAX}`,
     );
     const old = await this.#client.read(
       sql`SELECT log, stream, max(size) AS kept FROM audit_checkpoints
-        GROUP BY log, stream HAVING minIf(size, seen_ms < ${oldest}) < kept AND min(seen_ms) < ${oldest} LIMIT ${DELETED_MAX}`,
+        WHERE log NOT IN (${this.#logsOfOthers}) GROUP BY log, stream HAVING minIf(size, seen_ms < ${oldest}) < kept AND min(seen_ms) < ${oldest} LIMIT ${DELETED_MAX}`,
     );
     const smaller = ({ log, stream, kept }: StoreAnswer) =>
       sql`log = ${String(log)} AND stream = ${String(stream)} AND size < ${Number(kept)}`;

@@ -8,6 +8,7 @@ import type { ExportLine } from "../export/batch.ts";
 import type { ReceiverOutcome } from "../export/receiver.ts";
 import { DAY_MS, dayOf } from "../query/time-range.ts";
 import { type ColumnType, KEY_COLUMNS, LINE_COLUMNS, type StoreColumn, type StoreRow } from "./columns.ts";
+import { isOfTenant, logsOfOthers } from "./scope.ts";
 import { identifier, type SqlDialect, SqlText, type StoreDatabase, sql } from "./sql-text.ts";
 import { SlowStatement } from "./store-error.ts";
 import { runAll, Upkeep } from "./upkeep.ts";
@@ -137,20 +138,22 @@ export function openPostgresWriter(url: string, options: WriterOptions): StoreWr
 
 /** Days after which one checkpoint of each day is kept, instead of one for nearly every second with a line. */
 const EVERY_CHECKPOINT_DAYS = 2;
-/** Checkpoints that are deleted at once. */
-const CHECKPOINTS_DELETED_MAX = 100_000;
+/** Checkpoints, and lines of a day that others still have, that are deleted at once. */
+const DELETED_MAX = 100_000;
 
 class PostgresWriter {
   readonly #database: Transactions;
   readonly #retentionDays: number | undefined;
+  readonly #tenant: string | undefined;
   /** Days whose partition is known to exist. */
   readonly #days = new Set<string>();
   #isPrepared = false;
   readonly upkeep = new Upkeep((error) => causeOf(error));
 
-  constructor(database: Transactions, { retentionDays }: WriterOptions) {
+  constructor(database: Transactions, { retentionDays, tenant }: WriterOptions) {
     this.#database = database;
     this.#retentionDays = retentionDays;
+    this.#tenant = tenant;
   }
 
   /** Changes nothing. */
@@ -275,13 +278,43 @@ class PostgresWriter {
     });
   }
 
-  /** Another exporter may have been faster. */
+  /** Drops the partition; while it holds lines of other tenants, deletes the own ones. Another exporter may have been faster. */
   async #drop(partition: SqlText): Promise<void> {
-    await this.#database.begin("write", async (on) => {
-      await on`SELECT pg_advisory_xact_lock(${TABLES_LOCK}::bigint)`;
-      await on`SELECT set_config('client_min_messages', 'warning', true)`;
-      await run(on, sql`DROP TABLE IF EXISTS ${partition}`);
-    });
+    for (let deleted = DELETED_MAX; deleted === DELETED_MAX; ) {
+      deleted = await this.#database.begin("write", async (on) => {
+        await on`SELECT pg_advisory_xact_lock(${TABLES_LOCK}::bigint)`;
+        await on`SELECT set_config('client_min_messages', 'warning', true)`;
+        const [found] = await on`SELECT to_regclass(${partition.parts.join("")}::text) AS partition`;
+        if (found?.["partition"] === null) return 0;
+        if (await this.#isShared(on, partition)) return this.#deleteOwn(on, partition);
+        // Dropping takes this lock, too: nobody adds a line after this look.
+        await on`LOCK TABLE ONLY audit_lines IN ACCESS EXCLUSIVE MODE`;
+        if (await this.#isShared(on, partition)) return this.#deleteOwn(on, partition);
+        await run(on, sql`DROP TABLE ${partition}`);
+        return 0;
+      });
+    }
+  }
+
+  get #logsOfOthers(): SqlText {
+    return logsOfOthers(postgresDialect.logs, this.#tenant);
+  }
+
+  /** The key of the lines begins with the log, so that looking for those of a log is quick. */
+  async #isShared(on: Sql, partition: SqlText): Promise<boolean> {
+    const found = await run(on, sql`SELECT 1 FROM ${partition} WHERE log IN (${this.#logsOfOthers}) LIMIT 1`);
+    return found.length > 0;
+  }
+
+  /** Returns the number of deleted lines. */
+  async #deleteOwn(on: Sql, partition: SqlText): Promise<number> {
+    const isOwn = isOfTenant(this.#tenant);
+    const logs = sql`SELECT log FROM audit_logs WHERE ${isOwn}`;
+    const own = await run(on, sql`SELECT 1 FROM ${partition} WHERE log IN (${logs}) LIMIT 1`);
+    if (own.length === 0) return 0;
+    const lines = sql`SELECT ctid FROM ${partition} WHERE ${isOwn} LIMIT ${DELETED_MAX}`;
+    const deleted = await run(on, sql`DELETE FROM ${partition} WHERE ctid = ANY(ARRAY(${lines})) RETURNING seq`);
+    return deleted.length;
   }
 
   /**
@@ -303,9 +336,9 @@ class PostgresWriter {
           DELETE FROM audit_checkpoints WHERE ctid = ANY(ARRAY(
             SELECT old.ctid FROM audit_checkpoints AS old
             JOIN last ON last.log = old.log AND last.stream = old.stream AND last.day = old.seen_ms / ${DAY_MS}
-            WHERE old.seen_ms < ${until} AND (old.size < last.size OR old.seen_ms < ${oldest}) AND old.size < (
+            WHERE old.seen_ms < ${until} AND old.log NOT IN (${this.#logsOfOthers}) AND (old.size < last.size OR old.seen_ms < ${oldest}) AND old.size < (
               SELECT max(size) FROM audit_checkpoints AS own WHERE own.log = old.log AND own.stream = old.stream
-            ) LIMIT ${CHECKPOINTS_DELETED_MAX}
+            ) LIMIT ${DELETED_MAX}
           ))`,
       ),
     );

@@ -4,6 +4,17 @@ import { type SqlText, type StoreDatabase, sql } from "./sql-text.ts";
 /** The logs whose lines a reader of the store gets: all, or those of one tenant; `undefined`: those of the service itself. */
 export type StoreScope = "all" | { readonly tenant: string | undefined };
 
+/** Returns the condition that a line or a log is of this tenant; undefined: of the service itself. */
+export function isOfTenant(tenant: string | undefined): SqlText {
+  // Of a service itself: missing in lines, empty in logs.
+  return tenant === undefined ? sql`(tenant IS NULL OR tenant = ${""})` : sql`tenant = ${storable(tenant)}`;
+}
+
+/** Returns a query for the logs of all others in this table. */
+export function logsOfOthers(logs: SqlText, tenant: string | undefined): SqlText {
+  return sql`SELECT log FROM ${logs} WHERE coalesce(tenant, ${""}) <> ${storable(tenant ?? "")}`;
+}
+
 /**
  * Returns a database that holds the scope's lines, logs and checkpoints and no others. The tables themselves are replaced, so that no
  * statement can leave the condition out.
@@ -11,9 +22,7 @@ export type StoreScope = "all" | { readonly tenant: string | undefined };
 export function scoped(database: StoreDatabase, scope: StoreScope): StoreDatabase {
   if (scope === "all") return database;
   const { lines, logs, checkpoints } = database.dialect;
-  // Of a service itself: missing in lines, empty in logs.
-  const isOwn =
-    scope.tenant === undefined ? sql`(tenant IS NULL OR tenant = ${""})` : sql`tenant = ${storable(scope.tenant)}`;
+  const isOwn = isOfTenant(scope.tenant);
   const own = (table: SqlText, condition: SqlText): SqlText => sql`(SELECT * FROM ${table} WHERE ${condition}) AS own`;
   const dialect = {
     ...database.dialect,

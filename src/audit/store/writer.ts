@@ -18,6 +18,8 @@ export interface StoreWriter {
 export interface WriterOptions {
   /** Lines of older days are not stored, and deleted. */
   readonly retentionDays: number | undefined;
+  /** Whose lines are deleted: those of this tenant, or of the service itself. Several may fill one store. */
+  readonly tenant?: string | undefined;
 }
 
 /** A line that has no row: sending it again cannot help. */

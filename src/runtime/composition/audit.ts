@@ -248,6 +248,7 @@ export function readExports(config: Config, { exporters, problems, clock }: Expo
       ?.open(settings, {
         path: (path) => pathFrom(config, path),
         clock,
+        tenant: config.tenant,
         problem: (setting, message) => problems.push(`audit.export[${index}].${setting}: ${message}`),
       });
     return receiver === undefined ? [] : [{ name, receiver }];

@@ -315,7 +315,7 @@ describe("requests", () => {
     server.answer = ({ text }) => {
       if (text.includes("system.tables")) return answer(TABLES);
       if (text.includes("toUnixTimestamp64Milli")) return answer([{ now_ms: String(now) }]);
-      if (text.includes("HAVING")) return answer([]);
+      if (text.includes("audit_logs FINAL")) return answer([]);
       return text.includes("DISTINCT") ? answer([{ day: "2026-01-01" }, { day: "' OR 1" }]) : raw(200, "");
     };
     const writer = openClickHouseWriter(url, { retentionDays: 10 });
@@ -326,6 +326,29 @@ describe("requests", () => {
       { query: "ALTER TABLE audit_lines DROP PARTITION {v0:String}", param_v0: "2026-01-01" },
     ]);
     expect(writer.upkeep?.()).toEqual({ failures: 0, problem: undefined });
+    await writer.close();
+  });
+
+  test("of a store that other tenants fill, too, the own lines of old days are deleted, and no checkpoints of others", async () => {
+    server.answer = ({ text }) => {
+      if (text.includes("toUnixTimestamp64Milli")) return answer([{ now_ms: String(Date.parse("2026-03-01")) }]);
+      if (text.includes("DISTINCT")) return answer([{ day: "2026-01-01" }]);
+      return answer(text.includes("HAVING") ? [] : [{ log: "other" }]);
+    };
+    const writer = openClickHouseWriter(url, { retentionDays: 10, tenant: "acme" });
+    expect(await writer.write([line])).toEqual({ kind: "taken", rejected: 0 });
+    const asked = server.requests.map(fieldsOf);
+    const ofOthers = /audit_logs FINAL WHERE coalesce\(tenant, \{v\d:String\}\) <> \{v\d:String\}/;
+    expect(asked.filter(({ query }) => query?.startsWith("ALTER") === true)).toEqual([]);
+    expect(asked.filter(({ query }) => query?.startsWith("DELETE") === true)).toEqual([
+      {
+        query: "DELETE FROM audit_lines WHERE day = {v0:String} AND tenant = {v1:String}",
+        ...{ param_v0: "2026-01-01", param_v1: "acme" },
+      },
+    ]);
+    const checkpoints = asked.filter(({ query }) => query?.includes("HAVING") === true);
+    expect(checkpoints).toHaveLength(2);
+    for (const { query } of checkpoints) expect(query).toMatch(ofOthers);
     await writer.close();
   });
 

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { logIdIn } from "../../../src/audit/chain/log-id.ts";
 import { checkProof, prove } from "../../../src/audit/chain/proof.ts";
+import { readBatch } from "../../../src/audit/export/batch.ts";
 import type { Receiver } from "../../../src/audit/export/receiver.ts";
 import { postgresExporter } from "../../../src/audit/export/stores.ts";
 import { historyIn, readCallHistory } from "../../../src/audit/query/call-history.ts";
@@ -41,12 +42,24 @@ function logOf({ folder: home }: TenantService, tenant: TenantName): string {
   return join(home, "audit", ...(tenant === undefined ? [] : ["tenants", tenant]));
 }
 
-function receiverAt(address: string, urlFile = join(mkdtempSync(join(folder, "url-")), "url")): Receiver {
+interface Retaining {
+  readonly retentionDays?: number;
+  readonly tenant?: string | undefined;
+}
+
+function receiverAt(
+  address: string,
+  urlFile = join(mkdtempSync(join(folder, "url-")), "url"),
+  { retentionDays, tenant }: Retaining = {},
+): Receiver {
   writeFileSync(urlFile, `${address}\n`);
   const problem = (setting: string, message: string) => {
     throw new Error(`${setting}: ${message}`);
   };
-  const opened = postgresExporter.open({ urlFile }, { path: (path) => path, clock: Date.now, problem });
+  const opened = postgresExporter.open(
+    { urlFile, retentionDays },
+    { path: (path) => path, clock: Date.now, problem, tenant },
+  );
   if (opened === undefined) throw new Error("no receiver");
   closing.push(async () => opened.close?.());
   return opened;
@@ -227,5 +240,47 @@ describe.skipIf(native === undefined)("a store that several tenants share", () =
         await plain.end();
       }
     });
+  });
+
+  test("retention of one tenant deletes no line and no checkpoint of another, and the last one drops the days", async () => {
+    const shared = await server.createDatabase("retention");
+    const written = TENANTS.map(() => mkdtempSync(join(folder, "retained-")));
+    for (const [at, tenant] of TENANTS.entries()) await writeLog(written[at] ?? "", keys.privateKey, { tenant });
+    for (const dir of written) await exportLog(dir, receiverAt(shared));
+    const counts = async () => {
+      const [lines, checkpoints] = await Promise.all(
+        [
+          "SELECT coalesce(tenant, '') AS of, count(*)::int AS rows FROM audit_lines GROUP BY 1 ORDER BY 1",
+          "SELECT tenant AS of, count(*)::int AS rows FROM audit_checkpoints JOIN audit_logs USING (log, stream) GROUP BY 1 ORDER BY 1",
+        ].map((query) => server.send(query, "retention")),
+      );
+      return [lines, checkpoints].map((rows) => Object.fromEntries((rows ?? []).map(({ of, rows: all }) => [of, all])));
+    };
+    const days = async () => {
+      const query = "SELECT count(*)::int AS days FROM pg_inherits WHERE inhparent = 'audit_lines'::regclass";
+      const [found] = await server.send(query, "retention");
+      return Number(found?.["days"]);
+    };
+    await server.send("UPDATE audit_checkpoints SET seen_ms = 0", "retention");
+    const [before, notes] = await counts();
+    expect([before, await days()]).toEqual([{ "": 27, acme: 27, globex: 27 }, 4]);
+    /** What its exporter does with the next line. */
+    const retain = async (tenant: TenantName, at: number) => {
+      const dir = written[at] ?? "";
+      const log = logIdIn(dir, "calls");
+      const lines = readBatch({ dir, stream: "calls", from: undefined, log })?.lines ?? [];
+      const exporter = receiverAt(shared, undefined, { retentionDays: 1, tenant });
+      expect(await exporter.deliver(lines.slice(-1), AbortSignal.timeout(20_000))).toMatchObject({ kind: "taken" });
+      expect(exporter.upkeep?.()).toEqual({ failures: 0, problem: undefined });
+    };
+    await retain("acme", 1);
+    const [lines, kept] = await counts();
+    expect(lines).toEqual({ "": 27, globex: 27 });
+    expect(kept).toEqual({ ...notes, acme: 2 });
+    await retain(undefined, 0);
+    expect((await counts())[0]).toEqual({ globex: 27 });
+    await retain("globex", 2);
+    expect((await counts())[0]).toEqual({});
+    expect(await days()).toBe(1);
   });
 });
