@@ -33,6 +33,8 @@ export interface PointOptions {
   readonly argumentsOf: (tool: Tool, input: unknown) => PointQuestion["args"];
   /** Claims of the caller's token that the point may see, besides `client_id` and `azp`. */
   readonly claims: readonly string[];
+  /** The tenant whose calls are decided: several may have the point from their service. Undefined: the service itself. */
+  readonly tenant?: string | undefined;
   readonly now: () => EpochMs;
   /** Milliseconds, never decreasing. */
   readonly monotonic: () => number;
@@ -165,7 +167,13 @@ export class ConfiguredPoint implements StagePoint<"elevation"> {
   #questionOf({ tool, caller, input, traceId }: Request): PointQuestion {
     const { claims } = caller;
     const visible = claims && Object.fromEntries(Object.entries(claims).filter(([name]) => this.#claims.has(name)));
-    return { tool, caller: { ...caller, claims: visible }, args: this.#options.argumentsOf(tool, input), traceId };
+    const { tenant } = this.#options;
+    return {
+      tool,
+      caller: { ...caller, claims: visible, tenant },
+      args: this.#options.argumentsOf(tool, input),
+      traceId,
+    };
   }
 
   #measured(ask: () => PointAnswer | Promise<PointAnswer>): PolicyDecision | Promise<PolicyDecision> {

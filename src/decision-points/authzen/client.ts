@@ -144,10 +144,10 @@ export class AuthZenPoint implements OpenedPoint {
 
 /**
  * Returns the request by the default mapping of COAZ-MCP for `tools/call`. The subject is the person or service that the token
- * names; the issuer, which makes the name unique, and everything else that is known of it are properties.
+ * names; the issuer and the tenant, which make the name unique, and everything else that is known of it are properties.
  */
 function evaluationOf({ tool, caller, args, approval }: PointQuestion): { readonly [member: string]: Json } {
-  const { issuer, subject, actors, permissions, claims = {} } = caller;
+  const { issuer, subject, tenant, actors, permissions, claims = {} } = caller;
   const { client_id, azp, ...further } = claims;
   const agent = client_id ?? azp;
   return {
@@ -156,6 +156,7 @@ function evaluationOf({ tool, caller, args, approval }: PointQuestion): { readon
       id: subject,
       properties: {
         issuer,
+        ...(tenant !== undefined && { tenant }),
         permissions,
         ...(actors.length > 0 && { act: actors }),
         ...(Object.keys(further).length > 0 && { claims: further }),

@@ -273,7 +273,7 @@ class CedarPoint implements OpenedPoint {
   }
 
   #callOf({ tool, caller, args }: PointQuestion) {
-    const { issuer, subject, actors, permissions, claims = {} } = caller;
+    const { issuer, subject, tenant, actors, permissions, claims = {} } = caller;
     const { setId, shape, entity } = this.#toolPolicies(tool);
     const known: Record<string, CedarValueJson> = {
       ...prefixed("claim_", claims, ANY_SHAPE),
@@ -281,6 +281,7 @@ class CedarPoint implements OpenedPoint {
       claim_sub: subject,
       claim_act: [...actors],
       claim_permissions: [...permissions],
+      ...(tenant !== undefined && { tenant }),
     };
     const principal: TypeAndId = { type: "Client", id: subject };
     const client = this.#merged({ uid: principal, attrs: known, parents: [{ type: "Issuer", id: issuer }] });

@@ -57,7 +57,7 @@ export class DecisionPoints {
       );
       if (opened === undefined) continue;
       const tally = parts.former?.tallyOf(entry.name) ?? new PointTally();
-      points.push(new Point(opened, { ...optionsOf(entry, kind, parts), tally }));
+      points.push(new Point(opened, { ...optionsOf(entry, kind, parts), tenant: config.tenant, tally }));
     }
     return new DecisionPoints(points);
   }
@@ -180,7 +180,11 @@ function contextOf(config: Config, field: string, { name, timeoutMs }: Entry, { 
 
 type Kind = Modules["decisionPoints"][number];
 
-function optionsOf(entry: Entry, { key: kind, isRemote }: Kind, parts: OpeningParts): Omit<PointOptions, "tally"> {
+function optionsOf(
+  entry: Entry,
+  { key: kind, isRemote }: Kind,
+  parts: OpeningParts,
+): Omit<PointOptions, "tally" | "tenant"> {
   const { name, timeoutMs, onAccessRequest, cacheSeconds, claims, when } = entry;
   const { now, monotonic, detector } = parts;
   const concerned = new WeakMap<Tool, boolean>();
