@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { SignJWT } from "jose";
 import { z } from "zod";
+import { tenantDirOf } from "../../src/core/tenant-names.ts";
 import { defineTool } from "../../src/index.ts";
 import { AskingService, type CallExtras, type Reply } from "./asking-service.ts";
 import { auditEntries, type JournalEntry, journalEntries } from "./audit-files.ts";
@@ -56,6 +57,12 @@ export class TenantTokens {
   }
 }
 
+/** Returns the audit directory in the folder of a service, or that of one of its tenants. */
+export function auditDirOf(folder: string, tenant: TenantName): string {
+  const dir = join(folder, "audit");
+  return tenant === undefined ? dir : tenantDirOf(dir, tenant);
+}
+
 /** A service with two tenants. It and they have tools of the same names: a read, a change that asks, and a slow read. */
 export class TenantService extends AskingService {
   readonly tokens = new TenantTokens();
@@ -105,15 +112,11 @@ export class TenantService extends AskingService {
   }
 
   entriesOf(tenant: TenantName) {
-    return auditEntries(this.#logOf(tenant));
+    return auditEntries(auditDirOf(this.folder, tenant));
   }
 
   journalOf(tenant: TenantName): readonly JournalEntry[] {
-    return journalEntries(this.#logOf(tenant));
-  }
-
-  #logOf(tenant: TenantName): string {
-    return tenant === undefined ? join(this.folder, "audit") : join(this.folder, "audit", "tenants", tenant);
+    return journalEntries(auditDirOf(this.folder, tenant));
   }
 
   /** Tools of a tenant, or of the service. */

@@ -8,7 +8,7 @@ import { tenantsIn } from "../../src/audit/logs.ts";
 import { isSound, verifyLog } from "../../src/audit/verify/verify.ts";
 import { keys, writeLog } from "../audit/support/chained-log.ts";
 import { runStc } from "../support/stc.ts";
-import { type TenantName, TenantService } from "../support/tenant-service.ts";
+import { auditDirOf, type TenantName, TenantService } from "../support/tenant-service.ts";
 import { until } from "../support/until.ts";
 
 /** The audit of each tenant is a stream of its own: its own lines, key, proofs and retention, in a folder below the service's. */
@@ -16,7 +16,7 @@ import { until } from "../support/until.ts";
 const ALL: readonly TenantName[] = [undefined, "acme", "globex"];
 const service = new TenantService();
 const outside = mkdtempSync(join(tmpdir(), "stc-tenant-evidence-"));
-const dirOf = (tenant: TenantName): string => join(service.folder, "audit", ...(tenant ? ["tenants", tenant] : []));
+const dirOf = (tenant: TenantName): string => auditDirOf(service.folder, tenant);
 const keyFileOf = (tenant: TenantName): string => `${dirOf(undefined)}${tenant === undefined ? "" : `.${tenant}`}.key`;
 const publicKeyOf = (tenant: TenantName) => createPublicKey(createPrivateKey(readFileSync(keyFileOf(tenant))));
 const pemOf = (tenant: TenantName): string => String(publicKeyOf(tenant).export({ type: "spki", format: "pem" }));
@@ -141,7 +141,7 @@ describe("after the service has ended", () => {
     const own = await runStc(["audit", "verify", ...dir]);
     expect([own.code, own.err]).toEqual([
       6,
-      "not verified: the tenant acme: add --tenant\nnot verified: the tenant globex: add --tenant\n",
+      "not verified: the tenant acme: add --tenant acme\nnot verified: the tenant globex: add --tenant globex\n",
     ]);
     const id = callsOf("globex").at(-1)?.traceId ?? "";
     for (const [command, tenant, code] of [

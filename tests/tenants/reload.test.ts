@@ -1,10 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import { join } from "node:path";
 import { refusedReload } from "../../src/cli/call.ts";
 import { OTHER_NAMES } from "../../src/runtime/config/tenants.ts";
 import { journalEntries } from "../support/audit-files.ts";
 import { manifest, ReloadService } from "../support/reload-service.ts";
-import { type TenantName, TenantTokens } from "../support/tenant-service.ts";
+import { auditDirOf, type TenantName, TenantTokens } from "../support/tenant-service.ts";
 
 const tokens = new TenantTokens();
 const TENANTS = { acme: { tools: ["./acme"] }, globex: { tools: ["./globex"] } };
@@ -38,7 +37,7 @@ function change(broken?: TenantName): void {
 }
 
 function journaled(tenant: "acme" | "globex", type: string): number {
-  return journalEntries(join(service.folder, "audit", "tenants", tenant)).filter((line) => line.type === type).length;
+  return journalEntries(auditDirOf(service.folder, tenant)).filter((line) => line.type === type).length;
 }
 
 describe("a reload of the service", () => {

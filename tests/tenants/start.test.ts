@@ -8,7 +8,7 @@ import { StartupError } from "../../src/core/errors.ts";
 import { journalEntries } from "../support/audit-files.ts";
 import { readConfig } from "../support/build.ts";
 import { manifest } from "../support/reload-service.ts";
-import { type TenantName, TenantTokens } from "../support/tenant-service.ts";
+import { auditDirOf, type TenantName, TenantTokens } from "../support/tenant-service.ts";
 
 const tokens = new TenantTokens();
 const NAMES = ["acme", "globex"] as const;
@@ -53,7 +53,7 @@ async function problemsOf(sections: Readonly<Record<string, unknown>>): Promise<
 }
 
 function journalOf(tenant: TenantName) {
-  return journalEntries(tenant === undefined ? join(folder, "audit") : join(folder, "audit", "tenants", tenant));
+  return journalEntries(auditDirOf(folder, tenant));
 }
 
 async function says(tenant: TenantName): Promise<string> {
@@ -122,10 +122,10 @@ describe("a service with two tenants", () => {
 
   test("closes what was opened when a tenant cannot be opened", async () => {
     mkdirSync(join(folder, "audit", "tenants"), { recursive: true });
-    writeFileSync(join(folder, "audit", "tenants", "globex"), "");
+    writeFileSync(auditDirOf(folder, "globex"), "");
     const problems = await problemsOf({});
     expect(problems.join()).toContain("globex");
-    rmSync(join(folder, "audit", "tenants", "globex"));
+    rmSync(auditDirOf(folder, "globex"));
     await start();
     expect(await Promise.all(ALL.map(says))).toEqual(["own", "acme", "globex"]);
   });

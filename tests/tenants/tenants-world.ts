@@ -6,6 +6,7 @@ import { defineTool } from "../../src/index.ts";
 import { AskingService, type Loose, type Reply, type Sent } from "../support/asking-service.ts";
 import { auditEntries, journalEntries } from "../support/audit-files.ts";
 import type { TokenOrder } from "../support/live-tokens.ts";
+import { auditDirOf } from "../support/tenant-service.ts";
 import { AGENTS_AUDIENCE, AGENTS_ISSUER, makeSigningKey } from "../support/tokens.ts";
 
 export const TENANTS = ["acme", "globex"] as const;
@@ -145,7 +146,7 @@ export class TenantsWorld extends AskingService {
 
   /** The folder of a log: the tenant's, or the service's own. */
   logOf(tenant: Tenant | undefined): string {
-    return join(this.folder, "audit", ...(tenant === undefined ? [] : ["tenants", tenant]));
+    return auditDirOf(this.folder, tenant);
   }
 
   entriesOf(tenant: Tenant | undefined) {

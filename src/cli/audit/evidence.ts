@@ -75,8 +75,9 @@ export async function auditVerify({ dir, key, from, to, json }: AuditVerifyOptio
     const isOne = workers.length + problems.length === 0;
     if (json === true) return print.json({ ...own, ...(!isOne && { ok: isOk(code), workers, logProblems: problems }) });
     for (const log of logs) for (const line of readable(log.name, { ...log, hasKeys })) print.line(line);
-    for (const name of tenantsIn(directory.dir))
-      print.error(`not verified: the tenant ${escapeName(name)}: add --tenant`);
+    for (const tenant of tenantsIn(directory.dir).map((name) => escapeName(name))) {
+      print.error(`not verified: the tenant ${tenant}: add --tenant ${tenant}`);
+    }
     if (isOne) return;
     const signatures = BY_WEAKNESS.find((weak) => logs.some((log) => log.signatures === weak)) ?? "checked";
     const verdict = isOk(code) ? VERDICTS[signatures] : NOT_SOUND;

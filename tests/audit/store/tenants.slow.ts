@@ -23,7 +23,7 @@ import {
   storeQuery,
   writeReplica,
 } from "../../support/stored-logs.ts";
-import { type TenantName, TenantService } from "../../support/tenant-service.ts";
+import { auditDirOf, type TenantName, TenantService } from "../../support/tenant-service.ts";
 import { until } from "../../support/until.ts";
 import { keys, writeLog } from "../support/chained-log.ts";
 
@@ -39,7 +39,7 @@ const closing: (() => Promise<unknown>)[] = [];
 const receiver = (): Receiver => receiverAt(url, join(folder, "url"));
 
 function logOf({ folder: home }: TenantService, tenant: TenantName): string {
-  return join(home, "audit", ...(tenant === undefined ? [] : ["tenants", tenant]));
+  return auditDirOf(home, tenant);
 }
 
 interface Retaining {
