@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { Refusal } from "../../src/core/errors.ts";
 import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import type { IssuerProfile } from "../../src/pipeline/identity/issuer-profile.ts";
+import { TOKEN_LENGTH_MAX } from "../../src/pipeline/identity/reader.ts";
 import { tenantChosenBy } from "../../src/pipeline/identity/tenants.ts";
 import {
   AGENTS_AUDIENCE,
@@ -178,8 +179,18 @@ describe("which tenant is asked", () => {
     [{ iss: ["x"], tenant: "acme" }, undefined],
     [{ aud: "people", tenant: "acme", org: "globex" }, "globex"],
     [{ aud: ["people"], tenant: "acme" }, undefined],
+    // Its issuer refuses it, as one of the tenant.
+    [{ aud: "other", tenant: "acme" }, "acme"],
+    [{ aud: [audience, "people"], tenant: "acme", org: "globex" }, undefined],
+    [{ tenant: "acme", more: "x".repeat(TOKEN_LENGTH_MAX) }, undefined],
   ])("a token with %j", (claims, tenant) => {
     expect(chosen({ authorization: unsigned(claims) })).toBe(tenant);
+  });
+
+  test("is named by a token of three parts alone", () => {
+    const whole = unsigned({ tenant: "acme" });
+    expect(chosen({ authorization: whole })).toBe("acme");
+    expect(chosen({ authorization: `${whole.split(".").slice(0, 2).join(".")}x` })).toBeUndefined();
   });
 
   test("is that of the certificate where there is no token", () => {

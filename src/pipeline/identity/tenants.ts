@@ -45,8 +45,7 @@ export function tenantChosenBy({ jwt: { issuers, clientCertificates } }: ChoiceS
     const meant = selectedBy(named, claims?.["aud"]);
     // A token for several audiences is valid for none, also where only one of the profiles speaks for the tenant.
     const tenants = meant.length > 1 ? undefined : (meant[0] ?? named[0])?.tenants;
-    const name = tenants && claims?.[tenants.claim];
-    return typeof name === "string" && tenants?.names.includes(name) === true ? name : undefined;
+    return tenants?.names.find((name) => name === claims?.[tenants.claim]);
   };
   return ({ authorization, certificate }) => {
     if (authorization !== undefined) return ofToken(authorization);
