@@ -101,8 +101,8 @@ function isHaltOf({ kind, issuer, subject, tenant }: HaltListed, { sub, iss }: C
 }
 
 /** Says who has set a halt: in a tenant, not which of the service's operators. */
-export function HaltedBy({ setBy }: Pick<HaltListed, "setBy">): VNode {
-  return setBy === undefined ? <>the service's operators</> : <Party sub={setBy.subject} iss={setBy.issuer} />;
+export function HaltedBy({ sub, iss }: Pick<CallerName, "iss"> & { readonly sub: string | undefined }): VNode {
+  return sub === undefined ? <>the service's operators</> : <Party sub={sub} iss={iss} />;
 }
 
 /** Marks a call that a halt stops; nothing for any other. */

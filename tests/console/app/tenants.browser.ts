@@ -76,3 +76,40 @@ test("an operator of a tenant sees its name at the top, no tenants, and halts it
   expect(await page.getByLabel("Whose calls").count()).toBe(0);
   expect(await hindrances(page)).toEqual([]);
 });
+
+test("an operator of a tenant sees the service's halts that stop its calls, and can lift only its own", async () => {
+  const halt = async (by: TenantName, body: Readonly<Record<string, unknown>>) =>
+    (await world.send("POST", "/halts", { token: await world.operatorOf(by, HOLDS), body })).body.halt.id;
+  const agent = { kind: "caller", issuer: "https://tenants.test", subject: "agent-7" };
+  const ids = [
+    await halt(undefined, { ...agent, tenant: "globex", reason: "INC-4712: it mails customers", forSeconds: 3_600 }),
+    await halt(undefined, { kind: "tool", tool: "do_write", reason: "about acme" }),
+    await halt(undefined, { kind: "session", session: "of-acme", reason: "about acme", cancelRunning: true }),
+    await halt("globex", { kind: "tool", tool: "slow_read", reason: "too slow" }),
+  ];
+  const page = await visit("globex", "#/limits");
+  const rows = page.locator(".records tbody tr");
+  await rows.nth(3).waitFor();
+  expect(await rows.allTextContents()).toEqual([
+    expect.stringMatching(
+      /^caller agent-7.*INC-4712: it mails customersthe service's operators, .*in .*by the service only$/,
+    ),
+    expect.stringMatching(/^tool do_writenot shownthe service's operators, .*when it is liftedby the service only$/),
+    expect.stringMatching(/^session that is not shown and running onesnot shownthe service's .*by the service only$/),
+    expect.stringMatching(/^tool slow_readtoo slowolga.*Lift …$/),
+  ]);
+  expect(await page.getByText(/acme/).count()).toBe(0);
+  expect(await hindrances(page)).toEqual([]);
+  await page.goto(`${world.consoleUrl}/console#/`);
+  await page.getByText("The caller agent-7 is halted by the service's operators").waitFor();
+  await page.getByText("A session is halted by the service's operators").waitFor();
+  // On the agent's page, the tenant's operators can only add a halt of their own.
+  await page.goto(`${world.consoleUrl}/console#/agents/${encodeURIComponent(agent.issuer)}/agent-7`);
+  await page.getByText("by the service's operators").waitFor();
+  await page.getByRole("button", { name: "Stop this agent …" }).waitFor();
+  expect(await hindrances(page)).toEqual([]);
+  for (const [at, id] of ids.entries())
+    await world.send("DELETE", `/halts/${id}`, {
+      token: await world.operatorOf(at === 3 ? "globex" : undefined, HOLDS),
+    });
+});

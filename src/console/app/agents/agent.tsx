@@ -68,7 +68,7 @@ function Halted(who: AgentName): VNode | null {
     return error === undefined ? null : <Problem error={error} onRetry={() => void readHalts()} />;
   return (
     <p class="callout tone-bad">
-      Its calls are refused. Halted <Ago iso={halt.setAt} /> by <HaltedBy {...halt} />,{" "}
+      Its calls are refused. Halted <Ago iso={halt.setAt} /> by <HaltedBy sub={halt.setBy?.subject} />,{" "}
       {halt.until === undefined ? (
         "until it is lifted"
       ) : (

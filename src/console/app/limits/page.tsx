@@ -118,7 +118,7 @@ function HaltRow({ halt, mayWrite }: { readonly halt: HaltListed; readonly mayWr
       </td>
       <td data-label="Set by" {...ROLE.cell}>
         <span>
-          <HaltedBy setBy={setBy} />, <Ago iso={setAt} />
+          <HaltedBy sub={setBy?.subject} iss={setBy?.issuer} />, <Ago iso={setAt} />
         </span>
       </td>
       <td data-label="Ends" {...ROLE.cell}>
