@@ -128,9 +128,9 @@ function listener(
   // Endpoints are answered before the framework looks at the body. It checks the media type of requests for unknown routes.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (_request, _payload, done) => done(null));
-  app.setErrorHandler((_error, request, reply) =>
-    exchangeOf(request, reply).send(answering.unknownAt(request.raw.url)),
-  );
+  app.setErrorHandler((_error, request, reply) => {
+    void answering.serve(exchangeOf(request, reply), async ({ raw }) => answering.unknownAt(raw.url));
+  });
   app.setNotFoundHandler((request, reply) => {
     void answering.serve(exchangeOf(request, reply), async ({ raw }) => answering.unknown(raw));
   });

@@ -1,10 +1,12 @@
 import { afterEach, describe, expect, test } from "bun:test";
+import { connect } from "node:net";
 import { SignJWT } from "jose";
 import { cookieIn } from "../console/console-stand.ts";
 import type { Reply } from "../support/asking-service.ts";
 import { publish, startJwksServer } from "../support/jwks-server.ts";
+import { sendRaw } from "../support/raw-http.ts";
 import { type TenantName, TenantService, TenantTokens } from "../support/tenant-service.ts";
-import { makeSigningKey, type SigningKey } from "../support/tokens.ts";
+import { forgeToken, makeSigningKey, type SigningKey } from "../support/tokens.ts";
 
 /** Tokens that say one thing to what chooses the tenant, and another to what verifies them. */
 
@@ -64,6 +66,91 @@ describe("an issuer that speaks for other tenants with its operators' tokens tha
     expect((await call(await signed("globex", key, AUDIENCES.agents))).http).toBe(200);
   });
 });
+
+test("a genuine token that says two tenants is valid in neither", async () => {
+  await start();
+  const claims = JSON.parse(
+    Buffer.from((await signed("acme", key, AUDIENCES.agents)).split(".")[1] ?? "", "base64url").toString(),
+  );
+  const rest = JSON.stringify({ ...claims, tenant: undefined }).slice(1, -1);
+  const header = { alg: "ES256", kid: "people-1", typ: "JWT" };
+  expect((await call(forgeToken(key, header, `{${rest},"tenant":"acme"}`))).http).toBe(200);
+  for (const said of [
+    '"tenant":"acme","tenant":"globex"',
+    '"tenant":"globex","\\u0074enant":"acme"',
+    '"__proto__":{"tenant":"acme"}',
+    '"tenant":"acme","__proto__":1,"__proto__":{"tenant":"globex"}',
+    '"Tenant":"acme","TENANT":"globex"',
+    '"tenant":{"tenant":"acme"}',
+  ]) {
+    const { http, body } = await call(forgeToken(key, header, `{${rest},${said}}`));
+    expect([said, http, body.error.code]).toEqual([said, 401, "UNAUTHENTICATED"]);
+  }
+  expect(service.begun).toEqual(["do_read of acme"]);
+});
+
+test.each(["built-in", "fastify"] as const)(
+  "requests of two tenants on one connection are each answered by their own tenant: %s",
+  async (http) => {
+    service = await new TenantService().start({ server: { port: 0, http } });
+    const { host, hostname, port } = new URL(service.url);
+    const order: readonly TenantName[] = ["acme", "globex", undefined, "globex", "acme"];
+    const requests = await Promise.all(
+      order.map(async (tenant, at) => {
+        const body = JSON.stringify(CALL);
+        const lines = [
+          ...["POST /call HTTP/1.1", `Host: ${host}`, `Authorization: Bearer ${await service.agentOf(tenant)}`],
+          ...["Content-Type: application/json", `Content-Length: ${body.length}`],
+          ...(at === order.length - 1 ? ["Connection: close"] : []),
+        ];
+        return `${lines.join("\r\n")}\r\n\r\n${body}`;
+      }),
+    );
+    const socket = connect(Number(port), hostname);
+    socket.write(requests.join(""));
+    let received = "";
+    for await (const chunk of socket) received += String(chunk);
+    expect(received.match(/(?<="by":")[a-z]+/g)).toEqual(order.map((tenant) => tenant ?? "service"));
+  },
+);
+
+test.each(["built-in", "fastify"] as const)("two tokens in one request are refused: %s", async (http) => {
+  service = await new TenantService().start({ server: { port: 0, http } });
+  const [acme, globex] = await Promise.all([service.agentOf("acme"), service.agentOf("globex")]);
+  const body = new TextEncoder().encode(JSON.stringify(CALL));
+  for (const [one, other] of [
+    [acme, globex],
+    [globex, acme],
+  ]) {
+    const answer = await sendRaw({
+      ...{ url: service.url, method: "POST", path: "/call", body },
+      headers: [
+        ...[`Host: ${new URL(service.url).host}`, `Authorization: Bearer ${one}`, `authorization: Bearer ${other}`],
+        ...["Content-Type: application/json", `Content-Length: ${body.length}`],
+      ],
+    });
+    expect([answer?.status, JSON.parse(answer?.body ?? "").error.code]).toEqual([400, "MALFORMED_REQUEST"]);
+    expect((await service.send("POST", "/call", { token: `${one}, Bearer ${other}`, body: CALL })).http).toBe(401);
+  }
+  expect(service.begun).toEqual([]);
+});
+
+test.each(["built-in", "fastify"] as const)(
+  "a route of the service alone is unknown in a tenant, whatever the media type of the request: %s",
+  async (http) => {
+    service = await new TenantService().start({ server: { port: 0, http } });
+    for (const [tenant, status] of [
+      ["acme", 404],
+      [undefined, 405],
+    ] as const) {
+      const token = await service.operatorOf(tenant, ["tenants:read"]);
+      for (const type of ["application/json", "x", ";"]) {
+        const asked = { token, body: "{}", headers: { "content-type": type } };
+        expect([type, (await service.send("PUT", "/tenants", asked)).http]).toEqual([type, status]);
+      }
+    }
+  },
+);
 
 test("a session of the console goes on while the tenant cannot verify its token, whatever the service itself can", async () => {
   const people = await startJwksServer(key);
