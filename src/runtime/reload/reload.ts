@@ -182,10 +182,11 @@ export class Reload<Content extends Reloadable> {
   async #adopt(content: Content, fingerprint: Fingerprint, by: ReloadRequester): Promise<Reloaded> {
     const { snapshots, describe, adopted, journal, clock, log } = this.#options;
     const generation = snapshots.number + 1;
-    // If the service shuts down while the entry is written, the entry names a snapshot that was never used.
-    if (this.#isClosed) return this.#closeUnused(content);
     try {
       const described = await describe(content);
+      // Nothing may follow the line of the service's end. If the end comes while this line is written, it names a snapshot that was
+      // never used.
+      if (this.#isClosed) return this.#closeUnused(content);
       const digests = { ...recordedDigests(fingerprint), ...described };
       await journal({ type: "configuration.changed", generation, ...digests, by: nameOf(by) });
     } catch (cause) {
@@ -221,6 +222,7 @@ export class Reload<Content extends Reloadable> {
     problems: readonly string[],
     fingerprint: Fingerprint | undefined,
   ): Promise<Reloaded> {
+    if (this.#isClosed) return closing();
     const { snapshots, journal, clock, log } = this.#options;
     const refused = { inputsSha256: fingerprint?.inputsSha256, problems };
     // The watcher runs again and again: report a refusal only once.
