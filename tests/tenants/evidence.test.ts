@@ -181,6 +181,25 @@ describe("after the service has ended", () => {
     renameSync(join(outside, "gone"), dirOf("globex"));
   });
 
+  test("a folder with the log of another tenant is not sound as this tenant's, although its chain and signatures are", async () => {
+    const dir = join(outside, "swapped");
+    cpSync(dirOf("globex"), join(dir, "tenants", "acme"), { recursive: true });
+    cpSync(dirOf(undefined), join(dir, "tenants", "globex"), {
+      recursive: true,
+      filter: (path) => !path.endsWith("/tenants"),
+    });
+    const keys = [undefined, "globex"].map((tenant) => {
+      const key = join(outside, `${tenant ?? "own"}.pem`);
+      writeFileSync(key, pemOf(tenant as TenantName));
+      return ["--key", key];
+    });
+    const verify = (tenant: string) => runStc(["audit", "verify", "--dir", dir, "--tenant", tenant, ...keys.flat()]);
+    const [acme, globex] = [await verify("acme"), await verify("globex")];
+    expect(acme.out).toContain("wrong log: tenants/acme: holds a log of the tenant globex\nNOT SOUND");
+    expect(globex.out).toContain("wrong log: tenants/globex: holds a log of the service itself\nNOT SOUND");
+    expect([acme.code, globex.code]).toEqual([3, 3]);
+  });
+
   test("a folder with the log of another tenant is refused at the start", async () => {
     renameSync(dirOf("acme"), join(outside, "moved"));
     renameSync(dirOf("globex"), dirOf("acme"));

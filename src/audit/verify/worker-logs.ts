@@ -182,6 +182,22 @@ function missing(log: string, logs: readonly Log[], recorded: RecordedLogs): rea
   return isMissed ? [{ kind: "missing log", log, message: "the journal says that this worker was started" }] : [];
 }
 
+/** Returns the problem of a tenant's directory whose lines are another's: the chain is sound wherever the log is. */
+export function ownerProblems(dir: string, tenant: string): readonly LogProblem[] {
+  const named: unknown[] = [];
+  // The first line of each day: the last one of a file may be incomplete.
+  for (const { path } of STREAMS.flatMap((stream) => dayFilesOf(dir, stream))) {
+    visitLines(path, 0, (bytes, from, to) => {
+      named.push(parseLine(bytes.toString("utf8", from, to))?.["tenant"]);
+      return false;
+    });
+  }
+  const other = named.find((name) => name !== tenant);
+  if (named.every((name) => name === tenant)) return [];
+  const owner = typeof other === "string" ? `the tenant ${escapeName(other)}` : "the service itself";
+  return [{ kind: "wrong log", log: tenantFolder(tenant), message: `holds a log of ${owner}` }];
+}
+
 export function problemText({ kind, log, message }: LogProblem): string {
   return `${kind}: ${escapeName(log)}: ${message}`;
 }

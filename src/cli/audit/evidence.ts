@@ -19,7 +19,7 @@ import {
   verifyInSteps,
   verifyLog,
 } from "../../audit/verify/verify.ts";
-import { logProblems, problemText, readRecordedLogs } from "../../audit/verify/worker-logs.ts";
+import { logProblems, ownerProblems, problemText, readRecordedLogs } from "../../audit/verify/worker-logs.ts";
 import { errorText, systemCode } from "../../core/error-text.ts";
 import { present } from "../../core/present.ts";
 import { EXIT, print, reportChange, StdoutError, wrongUsage } from "../output.ts";
@@ -46,7 +46,7 @@ export const SIGNATURES_NOT_CHECKED = 6;
 const PER_CENT = 100;
 
 /** `stc audit verify`: reads the log and reports the first problem. */
-export async function auditVerify({ dir, key, from, to, json }: AuditVerifyOptions): Promise<void> {
+export async function auditVerify({ dir, tenant, key, from, to, json }: AuditVerifyOptions): Promise<void> {
   const directory = auditDirectory(dir);
   if (directory === undefined) return;
   const wrong = [from, to].find((day) => day !== undefined && readDate(day) === undefined);
@@ -61,7 +61,10 @@ export async function auditVerify({ dir, key, from, to, json }: AuditVerifyOptio
       const code = exitCodeOf(report) || EXIT_OF[signatures](hasKeys);
       return { name, report, signatures, code, ok: isOk(code), notRead: unreadNames(log) };
     });
-    const problems = logProblems(directory.dir, readRecordedLogs(directory.dir));
+    const problems = [
+      ...logProblems(directory.dir, readRecordedLogs(directory.dir)),
+      ...(tenant === undefined ? [] : ownerProblems(directory.dir, tenant)),
+    ];
     const code = worstOf([...logs.map((log) => log.code), ...problems.map(() => LINES_MISSING)]);
     process.exitCode = code;
     const shown = logs.map(({ name, report, signatures, ok, notRead }) => ({
