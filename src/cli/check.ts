@@ -33,7 +33,7 @@ export async function check(options: CheckOptions): Promise<void> {
     const problems = checked.flatMap((each) => each.problems);
     if (problems.length > 0) throw new StartupError([...new Set(problems)]);
     const [own, ...tenants] = checked;
-    if (options.matrix === true) own?.showMatrix?.();
+    if (options.matrix === true) showMatrices(checked, options);
     else if (options.json === true) {
       const inside = tenants.map((each) => ({ tenant: each.tenant, ...each.found }));
       print.json({ ok: true, ...own?.found, ...(inside.length > 0 && { tenants: inside }), problems: [] });
@@ -45,13 +45,18 @@ export async function check(options: CheckOptions): Promise<void> {
   }
 }
 
+interface Matrices {
+  readonly matrix: readonly MatrixRow[];
+  readonly verdicts: readonly VerdictRow[];
+}
+
 /** Findings in one configuration: that of the service itself, or of a tenant. */
 interface Checked {
   readonly tenant: string | undefined;
   readonly problems: readonly string[];
   readonly found?: ReturnType<typeof foundIn>;
   readonly connected?: readonly Connection[];
-  readonly showMatrix?: () => void;
+  readonly matrices?: Matrices;
 }
 
 async function checkOf(config: Config, options: CheckOptions): Promise<Checked> {
@@ -67,7 +72,7 @@ async function checkOf(config: Config, options: CheckOptions): Promise<Checked> 
       const { verdictsOf } = await import("../runtime/replay/matrix.ts");
       const verdicts = await verdictsOf(parts, config);
       const matrix = matrixOf(toolsOf(parts), config, nowMs);
-      return { tenant, problems: [], showMatrix: () => showMatrix(matrix, verdicts, options) };
+      return { tenant, problems: [], matrices: { matrix, verdicts } };
     });
   } catch (error) {
     if (!(error instanceof StartupError)) throw error;
@@ -113,16 +118,28 @@ function toolsOf({ registry }: Parts): readonly Tool[] {
   return registry.list().map(({ tool }) => tool);
 }
 
-function showMatrix(matrix: readonly MatrixRow[], verdicts: readonly VerdictRow[], { json, csv }: CheckOptions): void {
+function showMatrices(checked: readonly Checked[], { json, csv }: CheckOptions): void {
+  const [own, ...tenants] = checked;
   if (json === true) {
-    print.json({ ok: true, matrix, verdicts, problems: [] });
+    const inside = tenants.map(({ tenant, matrices }) => ({ tenant, ...matrices }));
+    print.json({ ok: true, ...own?.matrices, ...(inside.length > 0 && { tenants: inside }), problems: [] });
     return;
   }
-  const [heads = [], ...rows] = verdictCells(verdicts);
   if (csv === true) {
-    for (const cells of [heads, ...rows]) print.line(cells.map(csvCell).join(","));
+    for (const cells of verdictCells(own?.matrices?.verdicts ?? [])) print.line(cells.map(csvCell).join(","));
+    // Each tenant has other columns: its subjects.
+    const names = tenants.map(({ tenant }) => tenant).join(", ");
+    if (tenants.length > 0) print.error(`note: tenants are left out, --tenant prints one of them: ${names}`);
     return;
   }
+  for (const { tenant, matrices } of checked) {
+    if (tenants.length > 0) print.line(tenant === undefined ? "the service itself:" : `\ntenant ${tenant}:`);
+    if (matrices !== undefined) showMatrix(matrices);
+  }
+}
+
+function showMatrix({ matrix, verdicts }: Matrices): void {
+  const [heads = [], ...rows] = verdictCells(verdicts);
   print.line(matrixTable(matrix));
   if (heads.length < 2) return;
   const shown = [heads, ...rows].map((cells) => cells.slice(0, 1 + SUBJECTS_MAX));

@@ -71,9 +71,11 @@ export const commands = [
     uses: CONFIGURED,
     options: {
       matrix: flag(
-        "print who can call what: tools, their permissions and categories, and what each subject may do (~ depends on the arguments); of the service itself, or of one --tenant",
+        "print who can call what: tools, their permissions and categories, and what each subject may do (~ depends on the arguments)",
       ),
-      csv: flag("print what each subject may do as CSV, with --matrix", { excludes: "json" }),
+      csv: flag("print what each subject may do as CSV, with --matrix; of the service itself, or of one --tenant", {
+        excludes: "json",
+      }),
       connect: flag(
         "also connect to the database, the issuers' key sets and the audit's receivers, and change nothing there",
       ),

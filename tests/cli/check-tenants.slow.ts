@@ -2,7 +2,9 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Loose } from "../support/asking-service.ts";
 import { runStc } from "../support/stc.ts";
+import { PROJECT } from "../support/world.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "stc-tenants-"));
 const ISSUER = { issuer: "https://one.test", jwksUri: "https://one.test/keys" };
@@ -52,6 +54,35 @@ describe("stc check", () => {
   test("of one tenant leaves out the others", async () => {
     const { code, out } = await runStc(["check", "--config", broken, "--tenant", "globex"]);
     expect([code, out.startsWith("tenant globex: ok: 0 tools\n")]).toEqual([0, true]);
+  });
+});
+
+describe("stc check --matrix", () => {
+  const matrix = (...options: readonly string[]) =>
+    runStc(["check", "--matrix", "--config", join(PROJECT, "docs/examples/tenants/stc.yaml"), ...options]);
+
+  test("shows the tools of the service itself, and those of each tenant below its name", async () => {
+    const { code, out, err } = await matrix();
+    expect([code, err]).toEqual([0, ""]);
+    expect(out.split("\n").map((line) => line.split("  ")[0])).toEqual([
+      ...["the service itself:", "TOOL"],
+      ...["", "tenant acme:", "TOOL", "get_order"],
+      ...["", "tenant globex:", "TOOL", "get_order", ""],
+    ]);
+    const { tenants, matrix: own } = JSON.parse((await matrix("--json")).out);
+    const names = tenants.map(({ tenant, matrix: [row], verdicts }: Loose) => [tenant, row.tool, verdicts.length]);
+    expect([own, ...names]).toEqual([[], ["acme", "get_order", 1], ["globex", "get_order", 1]]);
+  });
+
+  test("as CSV is one table, and names what it leaves out", async () => {
+    const left = "note: tenants are left out, --tenant prints one of them: acme, globex\n";
+    expect(await matrix("--csv")).toEqual({ code: 0, out: '"TOOL"\n', err: left });
+    expect(await matrix("--csv", "--tenant", "acme")).toEqual({ code: 0, out: '"TOOL"\n"get_order"\n', err: "" });
+  });
+
+  test("of one tenant is its tables alone", async () => {
+    const { out } = await matrix("--tenant", "globex");
+    expect(out).toMatch(/^TOOL .*\nget_order .*\n$/);
   });
 });
 
