@@ -60,10 +60,7 @@ export async function openWithTenants(config: Config, { modules, readAgain, prep
     for (let next = prepared.shift(); next !== undefined; next = prepared.shift()) {
       const { config: each, composition } = next;
       const [service] = opened;
-      const hooks = service && {
-        serviceHalts: service.service.halts.forTenant(nameOf(each)),
-        serviceHub: service.service.hubListener,
-      };
+      const hooks = service && sharedWith(nameOf(each), service);
       await problems.collect(each, async () => opened.push(await composition.open(hooks)));
       // A tenant needs the service itself.
       if (opened.length === 0) break;
@@ -85,6 +82,14 @@ export async function openWithTenants(config: Config, { modules, readAgain, prep
     throw error;
   }
   return { composition, tenants };
+}
+
+/** Returns the parts of the open service that one of its tenants uses besides its own. */
+function sharedWith(name: string, { service: { halts, hubListener } }: Composition): Hooks {
+  return {
+    serviceHalts: halts.forTenant(name),
+    serviceHub: hubListener && ((share) => hubListener.serve(name, share)),
+  };
 }
 
 /** Returns the choice by the issuers of the service's configuration in use: another one after each reload. */

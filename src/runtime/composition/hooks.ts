@@ -12,7 +12,7 @@ import type { ReviewResult } from "../../pipeline/identity/token-review.ts";
 import type { RateTable } from "../../pipeline/limits/rates-shared.ts";
 import type { Config } from "../config/config.ts";
 import type { ReloadCandidate, ReloadEvent } from "../reload/types.ts";
-import type { TenantHost } from "./hub-share.ts";
+import type { HubShare, TenantHub } from "./hub-share.ts";
 import type { RevocationEvent } from "./identity.ts";
 
 /** Callbacks for the surrounding program. The library may omit all of them. */
@@ -47,8 +47,8 @@ export interface Hooks {
   readonly choice?: (() => TenantChoice) | undefined;
   /** The halts of the service in one of its tenants, which they stop, too; undefined in the service itself. */
   readonly serviceHalts?: ServiceHalts | undefined;
-  /** The hub of the service in one of its tenants, whose members it serves, too; undefined in the service itself. */
-  readonly serviceHub?: TenantHost | undefined;
+  /** Lets the hub of the service serve the members of one of its tenants; undefined in the service itself. */
+  readonly serviceHub?: ((share: HubShare) => TenantHub) | undefined;
   /** Receives for what the start waits, once. */
   readonly onWait?: (message: string) => void;
   /** Receives each request of a hub's member: its method, how it ended, and its duration. */

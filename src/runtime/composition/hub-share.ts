@@ -30,9 +30,3 @@ export interface TenantHub extends SeenMembers {
   /** Ends the streams. Members of the tenant are told to come again. */
   close(): void;
 }
-
-/** A hub, for the tenants of its service. */
-export interface TenantHost {
-  /** Answers the members of a tenant from now on. Until then, they are told to come again. */
-  serve(tenant: string, share: HubShare): TenantHub;
-}

@@ -17,7 +17,7 @@ import { speaksFor } from "../../pipeline/identity/tenant-claim.ts";
 import type { Config } from "../config/config.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import type { HubSettings } from "./hub-settings.ts";
-import type { HubMembers, HubShare, SeenMembers, TenantHost } from "./hub-share.ts";
+import type { HubMembers, HubShare, SeenMembers, TenantHub } from "./hub-share.ts";
 
 const REQUESTS_PER_MEMBER_MAX = 64;
 const SWEEP_EVERY_MS = 60_000;
@@ -28,7 +28,9 @@ interface HubParts extends HubShare, Pick<Capabilities, "clock" | "monotonic">, 
 }
 
 /** The end of a hub to which members connect. */
-export interface RunningHub extends SeenMembers, TenantHost {
+export interface RunningHub extends SeenMembers {
+  /** Answers the members of a tenant from now on. Until then, they are told to come again. */
+  serve(tenant: string, share: HubShare): TenantHub;
   /** `https://host:port` with the actual port. */
   readonly url: string;
   certificateExpiresAt(): number | undefined;

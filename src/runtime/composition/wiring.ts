@@ -1,5 +1,4 @@
 import { createPublicKey, randomBytes, randomUUID } from "node:crypto";
-import type { Approvals } from "../../approvals/types.ts";
 import type { AuditLog } from "../../audit/audit-log.ts";
 import type { JournalLine } from "../../audit/journal/journal.ts";
 import { StartupError } from "../../core/errors.ts";
@@ -16,7 +15,7 @@ import type { Modules } from "../module-types.ts";
 import { type Fingerprint, fingerprintOf } from "../reload/fingerprints.ts";
 import { currentCallers, currentRegistry, LiveSnapshots } from "../reload/snapshots.ts";
 import type { Reloaded } from "../reload/types.ts";
-import { openState, openStore, type ServiceApprovals } from "./approvals.ts";
+import type { ServiceApprovals } from "./approvals.ts";
 import { assemble as assembleParts, type FoundBefore, type InUse, type Parts } from "./assembly.ts";
 import {
   auditState,
@@ -24,7 +23,6 @@ import {
   createCheckpointKey,
   doubtInterrupted,
   intend,
-  openAudit,
   recordFacts,
   startExports,
 } from "./audit.ts";
@@ -32,14 +30,14 @@ import { keepConfigurations } from "./configuration-history.ts";
 import { DataFlowOpener } from "./data-flow.ts";
 import { endHaltedCalls, openHalts } from "./halts.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
-import { openHub, openMember } from "./hub-start.ts";
-import { formerLogsOf } from "./instance.ts";
+import { openHub } from "./hub-start.ts";
 import { resolveInterrupted } from "./interrupted-changes.ts";
 import { openLimits } from "./limits.ts";
 import { learningFor, operatorViews } from "./operator-views.ts";
 import { openQuotas } from "./quotas.ts";
 import { openRecording } from "./recording.ts";
 import { joinSnapshot, startReloading } from "./reloading.ts";
+import { continueFormerLogs, openStores } from "./stores.ts";
 import { startTracing } from "./telemetry.ts";
 
 export type { Hooks, Parts, Reloaded };
@@ -133,11 +131,15 @@ interface Opening extends Read {
 async function openParts(config: Config, modules: Modules, { hooks, fingerprint, parts, closings }: Opening) {
   const { hashKey } = parts;
   let inUse: Pick<LiveSnapshots<ReturnType<typeof joinSnapshot>>, "current"> | undefined;
-  const { audit, stored, state, member } = await openStores(config, hooks, {
-    ...parts,
-    stores: modules.approvalStores,
-    policyVersion: () => inUse?.current().version,
-  });
+  const { audit, stored, state, member } = await openStores(
+    config,
+    { ...CAPABILITIES, ...hooks },
+    {
+      ...parts,
+      stores: modules.approvalStores,
+      policyVersion: () => inUse?.current().version,
+    },
+  );
   let endAudit = (): Promise<void> => audit.close();
   closings.push(
     () => endAudit(),
@@ -210,10 +212,7 @@ async function openParts(config: Config, modules: Modules, { hooks, fingerprint,
     operations,
     journal,
   });
-  const tenantHub =
-    config.tenant === undefined || stored === undefined
-      ? undefined
-      : hooks.serviceHub?.serve(config.tenant, { approvals: stored, operations, onHubRequest: hooks.onHubRequest });
+  const tenantHub = stored && hooks.serviceHub?.({ approvals: stored, operations, onHubRequest: hooks.onHubRequest });
   closings.push(
     () => hub?.close(),
     () => tenantHub?.close(),
@@ -228,7 +227,7 @@ async function openParts(config: Config, modules: Modules, { hooks, fingerprint,
   closings.push(() => resolving.close());
   const exporters = startExports(config, parts.exports, { ...CAPABILITIES, ...hooks, audit });
   endAudit = () => closeAudit(audit, exporters);
-  const formerLogs = await continueFormerLogs(config, { ...parts, approvals, hooks, modules });
+  const formerLogs = await continueFormerLogs(config, { ...CAPABILITIES, ...hooks }, { ...parts, approvals, modules });
   const reloading = startReloading(config, {
     snapshots,
     fingerprint,
@@ -416,50 +415,6 @@ function startLine({ registry }: Parts, fingerprint: Fingerprint | undefined): J
 function ownOrigins(audit: AuditLog): { readonly origins?: readonly string[] } {
   const origins = audit.origins();
   return origins.length === 0 ? {} : { origins };
-}
-
-interface StoreParts extends Pick<Parts, "checkpointKey" | "receiptOf" | "webhooks" | "hub"> {
-  readonly stores: Modules["approvalStores"];
-  /** Returns the version of the configuration in use; undefined before there is one. */
-  readonly policyVersion: () => string | undefined;
-}
-
-/** Opens the audit and the approval store: both or none. */
-async function openStores(config: Config, hooks: Hooks, { checkpointKey, hub, policyVersion, ...parts }: StoreParts) {
-  const audit = await openAudit(config, { ...CAPABILITIES, ...hooks, checkpointKey });
-  try {
-    const journal: AuditLog["journal"] = (line) => audit.journal(line);
-    const log = hooks.logError ?? (() => {});
-    const claimant = (): string | undefined => audit.id();
-    const member = await openMember(config, {
-      ...CAPABILITIES,
-      ...hooks,
-      hub,
-      log,
-      instance: claimant,
-      policyVersion,
-    });
-    const stored = await openStore(config, { ...parts, clock, journal, log, claimant });
-    return { audit, stored, member, state: openState(config, { stores: parts.stores, clock, monotonic, log }) };
-  } catch (error) {
-    await audit.close();
-    throw error;
-  }
-}
-
-interface FormerParts extends Pick<Parts, "checkpointKey"> {
-  readonly approvals: Approvals | undefined;
-  readonly hooks: Hooks;
-  readonly modules: Modules;
-}
-
-/** Returns undefined when no worker has left a log. Its code is loaded only then. */
-async function continueFormerLogs(config: Config, { checkpointKey, approvals, hooks, modules }: FormerParts) {
-  const logs = formerLogsOf(config);
-  if (logs.length === 0) return undefined;
-  const { openFormerLogs } = await import("./former-logs.ts");
-  const exporters = modules.auditExporters;
-  return openFormerLogs(logs, config, { ...CAPABILITIES, ...hooks, checkpointKey, approvals, exporters });
 }
 
 const POLL_MS = 20;
