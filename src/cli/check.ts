@@ -11,6 +11,7 @@ import { type MatrixRow, matrixOf, protectionNotes } from "../runtime/inventory/
 import type { VerdictRow } from "../runtime/replay/matrix.ts";
 import { type ConfigurationOptions, configuration, withParts, withPartsOf } from "./configuration.ts";
 import { EXIT, print, table } from "./output.ts";
+import { Problems } from "./tenant-problems.ts";
 
 const NOTHING = { tools: [], notRegistered: [], contracts: [], connected: [], notes: [] } as const;
 
@@ -29,9 +30,11 @@ export async function check(options: CheckOptions): Promise<void> {
   try {
     const { config } = await configuration(options);
     const checked: Checked[] = [];
-    for (const each of [config, ...tenantConfigs(config)]) checked.push(await checkOf(each, options));
-    const problems = checked.flatMap((each) => each.problems);
-    if (problems.length > 0) throw new StartupError([...new Set(problems)]);
+    const problems = new Problems();
+    for (const each of [config, ...tenantConfigs(config)]) {
+      await problems.collect(each, async () => checked.push(await checkOf(each, options)));
+    }
+    problems.assertNone();
     const [own, ...tenants] = checked;
     if (options.matrix === true) showMatrices(checked, options);
     else if (options.json === true) {
@@ -53,30 +56,30 @@ interface Matrices {
 /** Findings in one configuration: that of the service itself, or of a tenant. */
 interface Checked {
   readonly tenant: string | undefined;
-  readonly problems: readonly string[];
   readonly found?: ReturnType<typeof foundIn>;
   readonly connected?: readonly Connection[];
   readonly matrices?: Matrices;
 }
 
+/** @throws {StartupError} with all problems of this configuration */
 async function checkOf(config: Config, options: CheckOptions): Promise<Checked> {
   const { tenant } = config;
   const connections = options.connect === true ? await connect(config, MODULES, clock) : [];
-  const connected = connections.map((each) => ({ ...each, field: problemOf(config, each.field) }));
-  const failed = connected.flatMap(({ field, problem }) => (problem === undefined ? [] : [`${field}: ${problem}`]));
+  const failed = connections.flatMap(({ field, problem }) => (problem === undefined ? [] : [`${field}: ${problem}`]));
   try {
     return await withPartsOf(config, async (parts, nowMs) => {
       if (failed.length > 0) throw new StartupError([]);
+      const connected = connections.map((each) => ({ ...each, field: problemOf(config, each.field) }));
       const found = foundIn(parts, config, { nowMs, connected });
-      if (options.matrix !== true) return { tenant, problems: [], found, connected };
+      if (options.matrix !== true) return { tenant, found, connected };
       const { verdictsOf } = await import("../runtime/replay/matrix.ts");
       const verdicts = await verdictsOf(parts, config);
       const matrix = matrixOf(toolsOf(parts), config, nowMs);
-      return { tenant, problems: [], matrices: { matrix, verdicts } };
+      return { tenant, matrices: { matrix, verdicts } };
     });
   } catch (error) {
     if (!(error instanceof StartupError)) throw error;
-    return { tenant, problems: [...error.problems, ...failed] };
+    throw new StartupError([...error.problems, ...failed]);
   }
 }
 

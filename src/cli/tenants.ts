@@ -1,6 +1,5 @@
 import { tenantLogLine } from "../audit/verify/worker-logs.ts";
 import { Capacity } from "../core/capacity.ts";
-import { StartupError } from "../core/errors.ts";
 import type { ServedTenant } from "../http/server-options.ts";
 import { Tenants } from "../http/tenants.ts";
 import type { BuildModules } from "../modules.ts";
@@ -8,11 +7,9 @@ import { type TenantChoice, tenantChosenBy } from "../pipeline/identity/tenants.
 import type { Hooks } from "../runtime/composition/wiring.ts";
 import type { Config } from "../runtime/config/config.ts";
 import {
-  asOfService,
   keepingTenants,
   keepingTenantsFor,
   OTHERS_HAVE_PROBLEMS,
-  problemOf,
   tenantConfigOf,
   tenantConfigs,
 } from "../runtime/config/tenants.ts";
@@ -27,6 +24,7 @@ import {
   type ServiceStage,
   stateOf,
 } from "./composition.ts";
+import { Problems } from "./tenant-problems.ts";
 
 /** The part of `startService` for a service with tenants. A service without tenants does not load this file. */
 
@@ -119,42 +117,6 @@ function readingOf(name: string, readAgain: ReadAgain): ReadAgain {
 /** Returns the name of the tenant whose configuration this is. */
 function nameOf({ tenant = "" }: Config): string {
   return tenant;
-}
-
-/** The problems of a service and of its tenants: each once, with the name of the tenant. */
-class Problems {
-  readonly #own = new Set<string>();
-  readonly #tenants = new Set<string>();
-
-  /** @param config that of the service itself, or of the tenant that has the problems */
-  add(config: Config, problems: readonly string[]): void {
-    for (const each of problems) {
-      const problem = problemOf(config, each);
-      if (config.tenant === undefined) this.#own.add(problem);
-      else if (!this.#own.has(asOfService(config, problem))) this.#tenants.add(problem);
-    }
-  }
-
-  /** Runs one step, and keeps its problems. Rejects with any other error. */
-  async collect(config: Config, step: () => Promise<unknown>): Promise<void> {
-    try {
-      await step();
-    } catch (error) {
-      if (!(error instanceof StartupError)) throw error;
-      this.add(config, error.problems);
-    }
-  }
-
-  /** Returns those of the service itself first. */
-  all(): readonly string[] {
-    return [...this.#own, ...this.#tenants];
-  }
-
-  /** @throws {StartupError} */
-  assertNone(): void {
-    const all = this.all();
-    if (all.length > 0) throw new StartupError(all);
-  }
 }
 
 interface RunningParts {

@@ -14,12 +14,13 @@ const OF_TENANTS = {
   tenants: { names: ["acme", "globex"] },
 };
 
-function configured(name: string, acme: object): string {
+function configured(name: string, acme: object, sections: object = {}): string {
   const config = {
     tools: ["./tools"],
     audit: { dir: "./audit" },
     jwt: { issuers: [ISSUER, OF_TENANTS] },
     tenants: { acme: { tools: ["./tools"], ...acme }, globex: { tools: ["./tools"] } },
+    ...sections,
   };
   const file = join(folder, name);
   writeFileSync(file, JSON.stringify(config));
@@ -49,6 +50,14 @@ describe("stc check", () => {
     const { code, err } = await runStc(["check", "--config", broken]);
     expect([code, err.includes("- tenants.acme.approvals.receiptKeyFile: ")]).toEqual([78, true]);
     expect(err).not.toContain("globex");
+  });
+
+  test("says once what the service and its tenants have in common", async () => {
+    const file = configured("shared.yaml", {}, { approvals: { storeUrlFile: "./no-url" } });
+    for (const more of [[], ["--connect"]]) {
+      const { code, err } = await runStc(["check", "--config", file, ...more]);
+      expect([code, err.match(/storeUrlFile/g)?.length, err.match(/for the tenant/g)]).toEqual([78, 1, null]);
+    }
   });
 
   test("of one tenant leaves out the others", async () => {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { LiveIssuers } from "../support/live-tokens.ts";
@@ -89,6 +89,47 @@ describe.skipIf(native === undefined)("stc check --connect and PostgreSQL", () =
     await server.start();
     expect(code).toBe(78);
     expect(err).toContain("cannot be reached");
+  });
+
+  test("the tables of each tenant are looked for in its own schema, which an administrator may have to create", async () => {
+    const url = await server.createDatabase("shared");
+    await server.send("CREATE ROLE app LOGIN PASSWORD 'r'; GRANT ALL ON SCHEMA public TO app", "shared");
+    const written = JSON.parse(readFileSync(path, "utf8"));
+    const [issuer] = written.jwt.issuers;
+    const ofTenants = { ...issuer, issuer: "https://tenants.test", tenants: { names: ["acme", "globex"] } };
+    const own = { tools: written.tools, systems: written.systems };
+    const tenants = { acme: own, globex: own };
+    const jwt = { issuers: [...written.jwt.issuers, ofTenants] };
+    const checkTenants = async (user: string) => {
+      writeFileSync(join(folder, "store-url"), url.replace(/\/\/[^@]+@/, `//${user}@`), { mode: 0o600 });
+      const file = join(folder, "tenants.yaml");
+      writeFileSync(file, JSON.stringify({ ...written, jwt, tenants }));
+      const { code, out, err } = await runStc(["check", "--config", file, "--connect"]);
+      const problems = err.split("\n").filter((line) => line.startsWith("  - "));
+      return { code, problems, connected: out.split("\n").filter((line) => line.startsWith("connected: ")) };
+    };
+    const missing = (tenant: string) =>
+      expect.stringContaining(
+        `has no schema for the tenant ${tenant}, and this user may not create one: run CREATE SCHEMA "stc_${tenant}" AUTHORIZATION app`,
+      );
+    expect(await checkTenants("app:r")).toEqual({
+      code: 78,
+      problems: [missing("acme"), missing("globex")],
+      connected: [],
+    });
+    await server.send("CREATE SCHEMA stc_acme AUTHORIZATION app", "shared");
+    expect((await checkTenants("app:r")).problems).toEqual([missing("globex")]);
+    await server.send("CREATE SCHEMA stc_globex AUTHORIZATION app", "shared");
+    const field = "connected: approvals.storeUrlFile";
+    expect(await checkTenants("app:r")).toEqual({
+      code: 0,
+      problems: [],
+      connected: [field, `${field} (for the tenant acme)`, `${field} (for the tenant globex)`],
+    });
+    // The same problem of all is said once.
+    expect((await checkTenants("app:wrong")).problems).toEqual([
+      expect.stringContaining("approvals.storeUrlFile: approvals store "),
+    ]);
   });
 });
 
