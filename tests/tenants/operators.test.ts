@@ -226,6 +226,22 @@ describe("a halt", () => {
   });
 });
 
+test("a call is explained of callers alone that the service itself, or the tenant, can have", async () => {
+  const codes = await Promise.all(
+    ALL.flatMap((tenant) =>
+      ["https://platform.test", "https://tenants.test"].map(async (iss) => {
+        const token = await service.operatorOf(tenant, ["policy:explain"]);
+        const body = { tool: "do_read", args: {}, iss, sub: "agent-7", permissions: ["deeds:do"] };
+        const { body: answer } = await service.send("POST", "/explain", { token, body });
+        return answer.verdict ?? answer.error.message;
+      }),
+    ),
+  );
+  const refused = (iss: string) => `iss: ${iss} is not an issuer of agents' tokens here.`;
+  const ofTenant = [refused("https://platform.test"), "allow"];
+  expect(codes).toEqual(["allow", refused("https://tenants.test"), ...ofTenant, ...ofTenant]);
+});
+
 describe("metrics", () => {
   const tenantsIn = (lines: readonly string[]) =>
     new Set(lines.filter((line) => !line.startsWith("#")).map((line) => /\btenant="([^"]*)"/.exec(line)?.[1]));

@@ -11,6 +11,7 @@ import { renderCall } from "../../pipeline/approval/view.ts";
 import { permissionsFor } from "../../pipeline/built-in-points.ts";
 import { sourcesOf } from "../../pipeline/call-flow.ts";
 import { type CallSession, callSession } from "../../pipeline/call-session.ts";
+import { speaksFor } from "../../pipeline/identity/tenant-claim.ts";
 import { DATA_FLOW } from "../../pipeline/policy-points.ts";
 import { readInput } from "../../pipeline/schema-validator.ts";
 import type { Quotas } from "../../quotas/quotas.ts";
@@ -361,7 +362,8 @@ export async function callerOf(
 ): Promise<CallerContext> {
   if (token !== undefined) return (await parts.callers.verifyToken(token, "agents")).caller;
   if (sub === undefined) throw malformed("sub: required, unless there is a token.");
-  const agents = config.jwt.issuers.filter(({ operators }) => !operators);
+  const { tenant } = config;
+  const agents = config.jwt.issuers.filter((issuer) => !issuer.operators && speaksFor(issuer, tenant));
   const [first, another] = agents;
   if (iss === undefined && another !== undefined)
     throw malformed(
@@ -369,7 +371,7 @@ export async function callerOf(
     );
   const profile = iss === undefined ? first : agents.find(({ issuer }) => issuer === iss);
   if (profile === undefined) throw malformed(`iss: ${iss ?? "nobody"} is not an issuer of agents' tokens here.`);
-  const stated = { issuer: profile.issuer, subject: sub, actors: [], session: undefined };
+  const stated = { issuer: profile.issuer, subject: sub, tenant, actors: [], session: undefined };
   const expiresAt = Number.MAX_SAFE_INTEGER;
   if (permissions !== undefined) return { ...stated, permissions, expiresAt };
   const known = parts.callers.configuredAgent(stated);
