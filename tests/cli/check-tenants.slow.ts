@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { startService } from "../../src/cli/service.ts";
 import type { Loose } from "../support/asking-service.ts";
+import { readConfigFile } from "../support/build.ts";
 import { runStc } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
 
@@ -102,4 +104,40 @@ test("stc doctor says whose problem it is", async () => {
   expect(seen.filter((text: string) => text.includes("receiptKeyFile"))).toEqual([
     expect.stringMatching(/^tenants\.acme\.approvals\.receiptKeyFile: /),
   ]);
+});
+
+test("stc doctor looks at the disk and the log of the service and of each tenant, while it runs and afterwards", async () => {
+  const file = configured("running.yaml", {}, { server: { port: 0 }, log: { level: "silent" } });
+  const doctor = async () => {
+    const { code, out } = await runStc(["doctor", "--config", file, "--json"]);
+    const checks = JSON.parse(out).checks as readonly {
+      readonly name: string;
+      readonly findings: readonly { readonly status: string; readonly seen: string }[];
+    }[];
+    const of = (name: string) => checks.find((each) => each.name === name)?.findings ?? [];
+    return { code, storage: of("storage"), log: of("audit log") };
+  };
+  const dirs = ["", "/tenants/acme", "/tenants/globex"].map((name) => join(folder, "audit") + name);
+  const whose = ["", "tenant acme: ", "tenant globex: "];
+  const service = await startService(readConfigFile(file, {}));
+  const running = await doctor();
+  await service.drain();
+  expect(running.storage.map(({ seen }) => seen)).toEqual(
+    dirs.map((dir, at) => expect.stringMatching(new RegExp(`^${whose[at]}audit\\.dir: ${dir}: \\d+ MiB free$`))),
+  );
+  const written = running.log.filter(({ seen }) => seen.includes("written by process"));
+  expect(written.map(({ seen }) => seen)).toEqual(
+    dirs.map((dir, at) => expect.stringContaining(`${whose[at]}${dir}: `)),
+  );
+  const journal = join(dirs[1] ?? "", "journal");
+  const [day = ""] = readdirSync(journal);
+  writeFileSync(
+    join(journal, day),
+    readFileSync(join(journal, day), "utf8").replace("service.started", "service.starteD"),
+  );
+  const ended = await doctor();
+  expect(ended.log.filter(({ status }) => status === "failed").map(({ seen }) => seen)).toEqual([
+    expect.stringContaining(`tenant acme: ${dirs[1]}`),
+  ]);
+  expect(ended.code).toBe(1);
 });
