@@ -163,7 +163,7 @@ describe("after the service has ended", () => {
       const { code, out } = await runStc(["audit", "verify", "--dir", dirOf(undefined)]);
       return [code, ...out.split("\n").filter((line) => /^(missing|wrong) log/.test(line))];
     };
-    expect(service.journalOf(undefined).flatMap(({ type, log }) => (type === "tenant.log" ? log : []))).toEqual([
+    expect(service.journalOf(undefined).flatMap(({ type, folder }) => (type === "tenant.log" ? folder : []))).toEqual([
       "tenants/acme",
       "tenants/globex",
       // Its first call.

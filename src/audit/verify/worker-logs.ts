@@ -17,7 +17,7 @@ const TYPE_BYTES = 80;
 
 /** Returns the line of a service's journal that records the log of one of its tenants. The member `tenant` is of tenants' own lines. */
 export function tenantLogLine(tenant: string, origins: readonly string[]): JournalLine {
-  return { type: "tenant.log", log: tenantFolder(tenant), origins: [...origins] };
+  return { type: "tenant.log", folder: tenantFolder(tenant), origins: [...origins] };
 }
 
 /** The records of an audit directory's journal about the logs in the folders below it. Each is named by its folder. */
@@ -35,19 +35,19 @@ export class RecordedLogs {
     this.#firstSeq ??= readLink(bytes, from, to)?.seq;
     const start = bytes.subarray(from, Math.min(to, from + TYPE_BYTES));
     if (!TYPES.some((type) => start.includes(type))) return;
-    const { type, worker, log, pid, code, origins } = parseLine(bytes.toString("utf8", from, to)) ?? {};
-    if (type === "tenant.log" && isTenantFolder(log)) {
-      this.#tenants.add(log);
-      this.#own(log, origins);
+    const { type, worker, folder, pid, code, origins } = parseLine(bytes.toString("utf8", from, to)) ?? {};
+    if (type === "tenant.log" && isTenantFolder(folder)) {
+      this.#tenants.add(folder);
+      this.#own(folder, origins);
     }
     if (typeof worker !== "number") return;
-    const folder = workerFolder(worker);
+    const log = workerFolder(worker);
     this.#workers.add(worker);
-    const started = this.#started.get(folder) ?? new Set();
-    this.#started.set(folder, started);
+    const started = this.#started.get(log) ?? new Set();
+    this.#started.set(log, started);
     if (type === "worker.started") started.add(pid);
     if (type === "worker.ended" && code === START_REFUSED) started.delete(pid);
-    if (type === "worker.log") this.#own(folder, origins);
+    if (type === "worker.log") this.#own(log, origins);
   }
 
   #own(log: string, origins: unknown): void {

@@ -275,8 +275,8 @@ describe("tenants' logs", () => {
 
   test("a folder's name cannot lead out of the directory or mislead a reader", async () => {
     await record(
-      { type: "tenant.log", log: "../../elsewhere", origins: ["a"] },
-      { type: "tenant.log", log: 7, origins: ["b"] },
+      { type: "tenant.log", folder: "../../elsewhere", origins: ["a"] },
+      { type: "tenant.log", folder: 7, origins: ["b"] },
     );
     expect(kinds()).toEqual([]);
     fs.renameSync(at("tenants/acme"), at("tenants/\u001b[2J"));
