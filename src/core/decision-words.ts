@@ -100,6 +100,8 @@ export function reasonMeanings({ point, verdict, reason }: PointReason): readonl
         : `Whether operators have halted such calls could not be checked: ${reason}.`;
       return [{ rule: point, text }];
     }
+    case "tenant":
+      return [{ rule: point, text: `The token names another tenant, or none: ${reason}.` }];
     case "data-flow":
       return [{ rule: `${POINT}${point}`, text: `Data flow: ${reason}.` }];
     default: {

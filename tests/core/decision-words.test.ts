@@ -46,6 +46,7 @@ describe("the reason of a policy point", () => {
       "the halts are not known",
       "Whether operators have halted such calls could not be checked: the halts are not known.",
     ],
+    ["tenant", "the claim is missing", "The token names another tenant, or none: the claim is missing."],
     ["cedar", "no-refunds", "The decision point cedar denies the call: no-refunds."],
   ])("%s", (point, reason, text) => {
     expect(reasonMeanings({ point, verdict: "deny", reason }).map((meaning) => meaning.text)).toEqual([text]);

@@ -34,6 +34,11 @@ const WRONG: readonly (readonly [title: string, claim: unknown])[] = [
   ["the prototype", "__proto__"],
 ];
 
+function reasonFor(claim: unknown): string {
+  if (claim === undefined) return "the claim is missing";
+  return typeof claim === "string" ? "the issuer may not speak for the one that is named" : "the claim is not a text";
+}
+
 /** Endpoints that no service of this test has. */
 const MISSING = new Set(["/members", "/reload"]);
 
@@ -66,6 +71,10 @@ for (const http of ["built-in", "fastify"] as const) {
       const isCall = name === "POST /call" || name === "POST /mcp";
       expect(recorded.map(({ error, caller }) => [error?.code, caller.sub])).toEqual(
         isCall ? WRONG.map(() => ["UNAUTHENTICATED", "anonymous"]) : [],
+      );
+      // The audit says why, in words that have nothing of the claim.
+      expect(recorded.map(({ decisionReasons }) => decisionReasons)).toEqual(
+        isCall ? WRONG.map(([, claim]) => [{ point: "tenant", verdict: "deny", reason: reasonFor(claim) }]) : [],
       );
     });
 

@@ -1,4 +1,4 @@
-import { Refusal } from "../../core/errors.ts";
+import { Refusal, type RefusalOptions } from "../../core/errors.ts";
 
 /** The messages for agents. The texts are fixed, so that no received value and no part of a key can leak. */
 const TOKEN_MESSAGES = {
@@ -17,16 +17,16 @@ export type TokenProblem = keyof typeof TOKEN_MESSAGES;
 
 /**
  * Builds an UNAUTHENTICATED refusal. `reason` names the violated rule for the operator, without values. `details` go to the agent
- * and the audit too.
+ * and the audit too, `findings` to the audit alone.
  */
 export function unauthenticated(
   problem: TokenProblem,
   reason: string,
   cause?: unknown,
-  details?: Readonly<Record<string, string>>,
+  facts: Pick<RefusalOptions, "details" | "findings"> = {},
 ): Refusal {
   const detail = cause === undefined ? new Error(reason) : new Error(reason, { cause });
-  return new Refusal("UNAUTHENTICATED", TOKEN_MESSAGES[problem], { cause: detail, ...(details && { details }) });
+  return new Refusal("UNAUTHENTICATED", TOKEN_MESSAGES[problem], { cause: detail, ...facts });
 }
 
 export function authUnavailable(reason: string, retryAfterMs: number, cause?: unknown): Refusal {

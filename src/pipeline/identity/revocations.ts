@@ -107,7 +107,7 @@ class Revoked implements RevocationList {
   assertNotRevoked(credential: Credential): void {
     const rule = this.#ruleOf(credential);
     if (rule === undefined) return;
-    throw unauthenticated("revoked", `revoked by its ${rule}`, undefined, { revokedBy: rule });
+    throw unauthenticated("revoked", `revoked by its ${rule}`, undefined, { details: { revokedBy: rule } });
   }
 
   #ruleOf({ tokens, jti, subjects, issuedAtMs }: Credential): Rule | undefined {

@@ -30,17 +30,18 @@ export function readTenant(claims: ReadonlyMap<string, unknown>, { tenants, tena
   const here = tenant === undefined ? "this is the service itself" : `this is ${tenant}`;
   if (tenants === undefined) {
     if (tenant === undefined) return undefined;
-    throw foreign(`the issuer speaks for no tenant, and ${here}`);
+    throw foreign("the issuer speaks for no tenant", `the issuer speaks for no tenant, and ${here}`);
   }
   const named = claims.get(tenants.claim);
   if (named === undefined) throw foreign("the claim is missing");
   if (typeof named !== "string") throw foreign("the claim is not a text");
   if (!tenants.names.includes(named)) throw foreign("the issuer may not speak for the one that is named");
-  if (named !== tenant) throw foreign(`${named} is named, and ${here}`);
+  if (named !== tenant) throw foreign("another one is named", `${named} is named, and ${here}`);
   return tenant;
 }
 
-/** The answer is the same for every reason, so that nobody learns the names of tenants. */
-function foreign(reason: string) {
-  return unauthenticated("wrongAudience", `tenant: ${reason}`);
+/** The answer is the same for every reason, so that nobody learns the names of tenants. `logged`: what the operators' log says. */
+function foreign(reason: string, logged = reason) {
+  const findings = [{ point: "tenant", verdict: "deny", reason, rememberable: false }] as const;
+  return unauthenticated("wrongAudience", `tenant: ${logged}`, undefined, { findings });
 }
