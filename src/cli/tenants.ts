@@ -13,7 +13,7 @@ import {
   tenantConfigOf,
   tenantConfigs,
 } from "../runtime/config/tenants.ts";
-import type { ReloadCandidate, Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
+import type { BusyReason, ReloadCandidate, Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
 import {
   type Composition,
   lentParts,
@@ -126,6 +126,14 @@ interface RunningParts {
   readonly choice: () => TenantChoice;
 }
 
+/** Why a tenant keeps its configuration in a reload of the service. */
+const NOT_READ = {
+  rate: "was not read: reload again",
+  lingering:
+    "was not read, because its calls still use several earlier configurations: reload again when they have ended",
+  closing: "was not read: the service is shutting down",
+} as const satisfies Record<BusyReason, string>;
+
 /** The tenants of a running service. */
 export class RunningTenants {
   readonly #tenants: readonly (Composition & { readonly name: string })[];
@@ -206,9 +214,10 @@ export class RunningTenants {
     const problems = new Problems();
     if (own.outcome === "refused") problems.add(this.#own.config, own.problems);
     for (const { name, config, service } of this.#tenants) {
-      const reloaded = await service.reload?.(by);
+      const reloaded = await service.reload?.(by, undefined, { isPart: true });
       if (reloaded === undefined) continue;
       tenants[name] = reloaded.outcome;
+      if (reloaded.outcome === "busy") problems.add(config, [NOT_READ[reloaded.reason]]);
       if (reloaded.outcome !== "refused") continue;
       // The answer has the problems of the others already.
       const isOwn = (problem: string): boolean => own.outcome !== "refused" || problem !== OTHERS_HAVE_PROBLEMS;

@@ -1,9 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { refusedReload } from "../../src/cli/call.ts";
 import { OTHER_NAMES } from "../../src/runtime/config/tenants.ts";
+import { LINGERING_MAX } from "../../src/runtime/reload/snapshots.ts";
 import { journalEntries } from "../support/audit-files.ts";
 import { manifest, ReloadService } from "../support/reload-service.ts";
 import { auditDirOf, type TenantName, TenantTokens } from "../support/tenant-service.ts";
+import { until } from "../support/until.ts";
 
 const tokens = new TenantTokens();
 const TENANTS = { acme: { tools: ["./acme"] }, globex: { tools: ["./globex"] } };
@@ -126,6 +128,54 @@ describe("a reload of the service", () => {
     service.configure({ jwt: { issuers } });
     expect((await reload(undefined)).http).toBe(200);
     expect(await says()).toEqual(["first", "UNAUTHENTICATED", "UNAUTHENTICATED"]);
+  });
+});
+
+describe("a reload of the service, whatever a tenant does,", () => {
+  let other: ReloadService;
+  async function startWith(changes: Readonly<Record<string, unknown>>): Promise<void> {
+    other = new ReloadService({ jwt: { issuers: tokens.profiles() }, tenants: TENANTS, ...changes });
+    for (const name of ["acme", "globex"]) other.write(`${name}/hello.ts`, manifest({ says: name }));
+    await other.start();
+  }
+  const reloadAs = async (by: TenantName) => other.reload(await tokens.operatorOf(by, ["service:reload"]));
+  afterEach(() => other.end());
+
+  test("reaches one whose operator has used up its reloads", async () => {
+    await startWith({ reload: { perMinuteMax: 2 } });
+    const own = await Promise.all(Array.from({ length: 2 }, () => reloadAs("acme")));
+    expect(own.map(({ http }) => http)).toEqual([200, 200]);
+    const { http, body } = await reloadAs("acme");
+    expect([http, body.error.code]).toEqual([429, "RATE_LIMITED"]);
+    expect((await reloadAs(undefined)).body.tenants).toEqual({ acme: "changed", globex: "changed" });
+  });
+
+  test("says that it has not reached one whose calls hold several earlier configurations", async () => {
+    await startWith({ server: { port: 0, drainTimeoutMs: 1 } });
+    const [agent, platform] = await Promise.all([
+      tokens.agentOf("acme", ["hello:say"]),
+      tokens.operatorOf(undefined, ["tenants:read"]),
+    ]);
+    const inFlight = async () =>
+      (await other.send("GET", "/tenants", { token: platform })).body.tenants[0].callsInFlight as number;
+    const stuck: Promise<unknown>[] = [];
+    for (let calls = 1; calls <= LINGERING_MAX + 1; calls += 1) {
+      other.write("acme/hello.ts", manifest({ says: `${calls}`, body: "return new Promise(() => {});" }));
+      const { http, body } = await reloadAs(undefined);
+      expect([http, body.tenants.acme]).toEqual([200, "changed"]);
+      stuck.push(other.call({}, agent).catch(() => undefined));
+      await until("the call", async () => ((await inFlight()) === calls ? true : undefined));
+    }
+    const { http, body } = await reloadAs(undefined);
+    expect([http, body.status, body.service, body.tenants]).toEqual([
+      ...[422, "refused", "changed"],
+      { acme: "busy", globex: "changed" },
+    ]);
+    expect(body.problems).toEqual([
+      "tenants.acme: was not read, because its calls still use several earlier configurations: reload again when they have ended",
+    ]);
+    await other.running.drain();
+    await Promise.all(stuck);
   });
 });
 

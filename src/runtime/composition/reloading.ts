@@ -12,7 +12,7 @@ import { type Fingerprint, fingerprintOf } from "../reload/fingerprints.ts";
 import { Reload, type Reloadable } from "../reload/reload.ts";
 import { protectingGlobals } from "../reload/shared-globals.ts";
 import type { LiveSnapshots } from "../reload/snapshots.ts";
-import type { ConfigurationState, ReloadCandidate, Reloaded, ReloadRequester } from "../reload/types.ts";
+import type { ConfigurationState, ReloadCandidate, Reloaded, ReloadOrder, ReloadRequester } from "../reload/types.ts";
 import type { Parts } from "./assembly.ts";
 import type { ConfigurationVersionsKept } from "./configuration-history.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
@@ -99,7 +99,9 @@ interface Reloading {
   /** Returns the problems of the last reload, if it was refused. They may name paths and secrets. */
   problems(): readonly string[];
   /** Runs a reload. Undefined when the configuration has no source to read again, or reloading is turned off. */
-  readonly reload: ((by: ReloadRequester, candidate?: ReloadCandidate) => Promise<Reloaded>) | undefined;
+  readonly reload:
+    | ((by: ReloadRequester, candidate?: ReloadCandidate, order?: ReloadOrder) => Promise<Reloaded>)
+    | undefined;
   stop(): void;
 }
 
@@ -138,7 +140,7 @@ export function startReloading(
   return {
     state: () => reload.state(),
     problems: () => reload.problems,
-    reload: trigger === "off" ? undefined : async (by, candidate) => withoutSecrets(await reload.run(by, candidate)),
+    reload: trigger === "off" ? undefined : async (...given) => withoutSecrets(await reload.run(...given)),
     stop() {
       reload.close();
       unwatch();

@@ -8,7 +8,14 @@ import { watchFiles } from "../config/watched-files.ts";
 import { forgetModules } from "../manifests/fresh-modules.ts";
 import { type Fingerprint, fingerprintOf, restartProblems, startupFileProblems } from "./fingerprints.ts";
 import { type Built, LINGERING_MAX, type LiveSnapshots } from "./snapshots.ts";
-import type { ConfigurationState, ReloadCandidate, ReloadEvent, Reloaded, ReloadRequester } from "./types.ts";
+import type {
+  ConfigurationState,
+  ReloadCandidate,
+  ReloadEvent,
+  Reloaded,
+  ReloadOrder,
+  ReloadRequester,
+} from "./types.ts";
 
 /** Files that keep changing are read after this number of checks. */
 const UNSTABLE_CHECKS_MAX = 40;
@@ -42,6 +49,10 @@ interface ReloadOptions<Content extends Reloadable> {
   /** Keys that a reload adopts; a change of any other needs a restart. */
   readonly liveKeys: readonly string[];
   readonly log: (event: ReloadEvent) => void;
+}
+
+interface Attempt extends Required<ReloadOrder> {
+  readonly candidate: ReloadCandidate | undefined;
 }
 
 const CLOSING_RETRY_MS = 1_000;
@@ -110,14 +121,14 @@ export class Reload<Content extends Reloadable> {
 
   /**
    * Runs one reload at a time. Requests that arrive during a reload share the next one, which reads the files as they are then. A
-   * reload with a candidate is shared with nobody.
+   * reload with a candidate, and one that is a part of another, is shared with nobody.
    */
-  run(by: ReloadRequester, candidate?: ReloadCandidate): Promise<Reloaded> {
-    const isShared = candidate === undefined;
+  run(by: ReloadRequester, candidate?: ReloadCandidate, { isPart = false }: ReloadOrder = {}): Promise<Reloaded> {
+    const isShared = candidate === undefined && !isPart;
     if (isShared && this.#waiting !== undefined) return this.#waiting;
     const next = this.#running.then(() => {
       if (isShared) this.#waiting = undefined;
-      return this.#attempt(by, candidate);
+      return this.#attempt(by, { candidate, isPart });
     });
     if (isShared) this.#waiting = next;
     // A failed reload must not prevent the next one.
@@ -129,13 +140,13 @@ export class Reload<Content extends Reloadable> {
     this.#isClosed = true;
   }
 
-  async #attempt(by: ReloadRequester, candidate?: ReloadCandidate): Promise<Reloaded> {
+  async #attempt(by: ReloadRequester, { candidate, isPart }: Attempt): Promise<Reloaded> {
     const { snapshots, read, clock } = this.#options;
     if (this.#isClosed) return closing();
     if (snapshots.lingering >= LINGERING_MAX) {
       return { outcome: "busy", reason: "lingering", retryAfterMs: LINGERING_RETRY_MS };
     }
-    const retryAfterMs = by === "watch" ? 0 : this.#rate.take(clock());
+    const retryAfterMs = by === "watch" || isPart ? 0 : this.#rate.take(clock());
     if (retryAfterMs > 0) return { outcome: "busy", reason: "rate", retryAfterMs };
     const attempted: { fingerprint?: Fingerprint } = {};
     try {

@@ -17,6 +17,11 @@ export interface ReloadCandidate {
   readonly adopted: () => void;
 }
 
+export interface ReloadOrder {
+  /** True for a tenant's part in a reload of the service, which was counted already: what the tenant does must not prevent it. */
+  readonly isPart?: boolean;
+}
+
 export type Reloaded =
   | ({ readonly outcome: "changed" | "unchanged"; readonly generation: number; readonly sha256: string } & WithTenants)
   /** Nothing has changed, except in the parts that `each` names; each problem names its file or field. */
