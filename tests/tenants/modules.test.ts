@@ -126,6 +126,30 @@ describe("a manifest of two tenants and the service itself", () => {
     expect(inTable()).toHaveLength(6);
   });
 
+  test("with invalid code is reported with its file and position, also after a reload", async () => {
+    const why = "tools/hello.ts: cannot be loaded: words.ts:2:14: Expected identifier but found";
+    const before = 'import { version } from "../words.ts";';
+    const write = (version: string, code: string): void => {
+      service.write("tools/hello.ts", manifest({ before, body: `return { said: version + "${version}" };` }));
+      service.write("words.ts", `export const version = "one";\n${code}`);
+    };
+    write("", "export const = 1;");
+    const problems = await service.start().then(
+      () => [],
+      (error: { readonly problems: readonly string[] }) => error.problems,
+    );
+    for (const where of ["", "tenants.acme: ", "tenants.globex: "]) {
+      expect(problems.some((problem) => problem.startsWith(`${where}${why}`))).toBe(true);
+    }
+    write("", "");
+    await service.start();
+    write(" 2", "export const = 2;");
+    const { http, body } = await reload();
+    expect(http).toBe(422);
+    expect(body.problems.some((problem: string) => problem.startsWith(`tenants.acme: ${why}`))).toBe(true);
+    expect(await rounds(1)).toEqual(["one", "one", "one"]);
+  });
+
   test.each([
     [
       "a file without its extension",

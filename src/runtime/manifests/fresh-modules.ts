@@ -88,6 +88,11 @@ function assertResolvable(file: string, sources: Sources): void {
   }
 }
 
+/** Returns the name of a module's file, for messages. */
+export function fileName(name: string): string {
+  return basename(pathOf(name)).replace(/~tenant-[a-z0-9-]+(?=\.\w+$)/, "");
+}
+
 function pathOf(name: string): string {
   const at = name.lastIndexOf(DIGEST);
   return at < 0 ? name : name.slice(0, at);
@@ -160,9 +165,14 @@ function registerTenants(): void {
 
 /** The runtime would not run CommonJS that it has not read itself, and return a module without exports. */
 function isCommonJs(code: string, loader: Loader): boolean {
-  const { exports, imports } = new Bun.Transpiler({ loader }).scan(code);
-  const isModule = exports.length > 0 || imports.some(({ kind }) => kind === "import-statement");
-  return !isModule && /\b(?:module\s*\.\s*exports|exports\s*[.[]|export\s*=)/.test(code);
+  if (!/\b(?:module\s*\.\s*exports|exports\s*[.[]|export\s*=)/.test(code)) return false;
+  try {
+    const { exports, imports } = new Bun.Transpiler({ loader }).scan(code);
+    return exports.length === 0 && !imports.some(({ kind }) => kind === "import-statement");
+  } catch {
+    // Invalid code: the runtime reports the problem with its position.
+    return false;
+  }
 }
 
 type Loader = "js" | "jsx" | "ts" | "tsx";

@@ -1,5 +1,5 @@
 import { existsSync, readdirSync, realpathSync, statSync } from "node:fs";
-import { basename, dirname, join, relative } from "node:path";
+import { dirname, join, relative } from "node:path";
 import * as zod from "zod";
 import { z } from "zod";
 import {
@@ -17,7 +17,7 @@ import type { DeclaredKind, Offers } from "../../core/target-kind.ts";
 import { resultWithin } from "../../core/time-limits.ts";
 import type { Tool, ToolConfig } from "../../core/types.ts";
 import { type Config, pathFrom, type SystemConfig } from "../config/config.ts";
-import { importFresh, recordLoading } from "./fresh-modules.ts";
+import { fileName, importFresh, recordLoading } from "./fresh-modules.ts";
 import { packageExports } from "./package-exports.ts";
 import { type LoadedTools, Sources } from "./sources.ts";
 
@@ -298,7 +298,7 @@ function positionOf(problem: unknown): string {
   const position = isTable(problem) ? problem["position"] : undefined;
   if (!isTable(position)) return "";
   const { file, line, column } = position;
-  return typeof file === "string" && typeof line === "number" ? `${basename(file)}:${line}:${String(column)}: ` : "";
+  return typeof file === "string" && typeof line === "number" ? `${fileName(file)}:${line}:${String(column)}: ` : "";
 }
 
 /** Module names that this process resolves itself. A registration lasts for the life of the process. */
