@@ -13,6 +13,11 @@ export function checkedTenant(name: string): string {
   throw new Error(`a tenant's name ${TENANT_NAME_RULE}`);
 }
 
+/** Returns the tenant, or the service itself, in words. */
+export function ownerText(tenant: string | undefined): string {
+  return tenant === undefined ? "the service itself" : `the tenant ${tenant}`;
+}
+
 /** Returns the folder below a service's audit directory that has those of its tenants. No reader of the service's own log reads it. */
 export function tenantsDirOf(dir: string): string {
   return join(dir, "tenants");

@@ -1,3 +1,4 @@
+import { ownerText } from "../core/tenant-names.ts";
 import { type Sql, StoreProblem } from "./dialect.ts";
 import { text } from "./rows.ts";
 
@@ -444,7 +445,5 @@ export async function assertOwner(sql: Sql, tenant: string | undefined): Promise
   const [row] = await sql`SELECT name FROM approval_counters WHERE name LIKE ${`${OWNER}%`}`;
   const owner = row && text(row, "name").slice(OWNER.length);
   if (owner === tenant) return;
-  const nameOf = (each: string | undefined): string =>
-    each === undefined ? "the service itself" : `the tenant ${each}`;
-  throw new StoreProblem(`belongs to ${nameOf(owner)}, and is not for ${nameOf(tenant)}: each needs its own`);
+  throw new StoreProblem(`belongs to ${ownerText(owner)}, and is not for ${ownerText(tenant)}: each needs its own`);
 }

@@ -2,6 +2,7 @@ import { createHash, createPublicKey, type KeyObject } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
 import { viewOf } from "../../core/audit-fields.ts";
+import { ownerText } from "../../core/tenant-names.ts";
 import { AuditLogError } from "../audit-log-error.ts";
 import { readIntentSeq, readLink, STREAMS, type StreamName } from "../chain/chain.ts";
 import { ChainWalk, walkFiles, walkFromStart } from "../chain/chain-walk.ts";
@@ -58,10 +59,6 @@ interface LogToRecover {
   readonly nowMs: number;
 }
 
-function ownerText(tenant: string | undefined): string {
-  return tenant === undefined ? "the service itself" : `the tenant ${escapeName(tenant)}`;
-}
-
 /**
  * Prepares the files of a former run for appending, before anything is written: cuts off incomplete lines and finds the
  * ends of both chains. Reads the lines after the last saved position, and at least the last 16 MiB of each stream.
@@ -73,8 +70,9 @@ export function recover({ dir, tenant, key, nowMs }: LogToRecover): Recovered {
   const [calls, journal] = [readTail(dir, "calls"), readTail(dir, "journal")];
   for (const { newest, ...tail } of [calls, journal]) {
     if (newest === undefined || tail.tenant === tenant) continue;
+    const owner = ownerText(tail.tenant && escapeName(tail.tenant));
     throw new AuditLogError(
-      `${newest.path} is a log of ${ownerText(tail.tenant)}, and this one must be of ${ownerText(tenant)}: move it back to where it was`,
+      `${newest.path} is a log of ${owner}, and this one must be of ${ownerText(tenant)}: move it back to where it was`,
     );
   }
   const lastMs = Math.max(calls.lastMs, journal.lastMs);

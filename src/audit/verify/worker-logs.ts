@@ -1,3 +1,4 @@
+import { ownerText } from "../../core/tenant-names.ts";
 import { readLink, STREAMS, type StreamName } from "../chain/chain.ts";
 import { originOf, readOrigin } from "../chain/checkpoint.ts";
 import { logIdIn } from "../chain/log-id.ts";
@@ -194,7 +195,7 @@ export function ownerProblems(dir: string, tenant: string): readonly LogProblem[
   }
   const other = named.find((name) => name !== tenant);
   if (named.every((name) => name === tenant)) return [];
-  const owner = typeof other === "string" ? `the tenant ${escapeName(other)}` : "the service itself";
+  const owner = ownerText(typeof other === "string" ? escapeName(other) : undefined);
   return [{ kind: "wrong log", log: tenantFolder(tenant), message: `holds a log of ${owner}` }];
 }
 

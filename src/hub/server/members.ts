@@ -1,4 +1,5 @@
 import { Refusal } from "../../core/errors.ts";
+import { ownerText } from "../../core/tenant-names.ts";
 import type { EpochMs } from "../../core/types.ts";
 import { certificateOf, certificateProblemOf } from "../../http/connections/listening-tls.ts";
 import type { ReceivedRequest } from "../../http/messages.ts";
@@ -117,8 +118,7 @@ interface Named {
 /** A member that accepts callers of another tenant must not use this one's approvals. */
 function assertTenant({ tenant }: Named, stated: string | readonly string[] | undefined): void {
   if (stated === undefined || stated === tenant) return;
-  const known = tenant === undefined ? "the service itself" : `the tenant ${tenant}`;
-  throw unknownMember(`hub.members has the member in ${known}, and its hub.tenant names another one`);
+  throw unknownMember(`hub.members has the member in ${ownerText(tenant)}, and its hub.tenant names another one`);
 }
 
 function identified(instance: string, { name, tenant, issuers, untilMs }: Named): Identified {
