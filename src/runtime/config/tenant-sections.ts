@@ -207,6 +207,8 @@ function merged(key: string, [service, own]: readonly [Section, Section], derive
     return Object.fromEntries(Object.entries(written).filter(([name]) => !left.has(name)));
   };
   const defined = Object.entries(derived).filter(([, value]) => value !== undefined);
+  // The service's own problem says that the section is missing.
+  if (section === undefined && service[key] === undefined && defined.length === 0) return undefined;
   return {
     ...without(tableIn(service, key), ownKeys),
     ...without(section ?? {}, ofService.keys()),

@@ -44,6 +44,12 @@ describe("a tenant", () => {
     ]);
   });
 
+  test("has no problem of its own where the service lacks a whole section", () => {
+    expect(problemsOf(withTenants({}, { audit: undefined })).filter((problem) => problem.includes("audit"))).toEqual([
+      "audit: is missing; it is a table of keys and values",
+    ]);
+  });
+
   test("has what limits it from the service, unless it writes the whole section", () => {
     const service = { limits: { concurrentCallsMax: 7, connectionsMax: 9 }, halts: { whenUnknown: "refuseChanges" } };
     expect(acme({}, service).limits.concurrentCallsMax).toBe(7);
