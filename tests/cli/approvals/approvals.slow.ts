@@ -352,6 +352,7 @@ describe.concurrent("stc token", () => {
       "audit:read",
       "metrics:read",
       "configuration:read",
+      "tenants:read",
       "tools:read",
       "tools:learn",
       "quotas:read",

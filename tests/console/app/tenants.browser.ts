@@ -108,6 +108,13 @@ test("an operator of a tenant sees the service's halts that stop its calls, and 
   await page.getByText("by the service's operators").waitFor();
   await page.getByRole("button", { name: "Stop this agent …" }).waitFor();
   expect(await hindrances(page)).toEqual([]);
+  // It is no agent of the service itself.
+  const ofService = await visit(undefined, "#/agents");
+  const halts = ofService.waitForResponse(/\/halts$/);
+  await ofService.reload();
+  await (await halts).finished();
+  await ofService.getByText("No call in the last day").waitFor();
+  expect(await ofService.getByText("agent-7").count()).toBe(0);
   for (const [at, id] of ids.entries())
     await world.send("DELETE", `/halts/${id}`, {
       token: await world.operatorOf(at === 3 ? "globex" : undefined, HOLDS),
