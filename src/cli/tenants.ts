@@ -13,6 +13,7 @@ import {
   tenantConfigOf,
   tenantConfigs,
 } from "../runtime/config/tenants.ts";
+import { shownText } from "../runtime/inventory/shown.ts";
 import type { BusyReason, ReloadCandidate, Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
 import {
   type Composition,
@@ -114,6 +115,14 @@ function readingOf(name: string, readAgain: ReadAgain): ReadAgain {
   return async () => tenantConfigOf(await keepingTenantsFor(name, async () => readAgain()), name);
 }
 
+/** Returns a reload whose problems name no files: some are others', with the names of other tenants in their paths. */
+function withoutPaths(reload: NonNullable<Composition["service"]["reload"]>): typeof reload {
+  return async (...asked) => {
+    const reloaded = await reload(...asked);
+    return reloaded.outcome === "refused" ? { ...reloaded, problems: reloaded.problems.map(shownText) } : reloaded;
+  };
+}
+
 /** Returns the name of the tenant whose configuration this is. */
 function nameOf({ tenant = "" }: Config): string {
   return tenant;
@@ -186,7 +195,8 @@ export class RunningTenants {
     const { service, log, name } = tenant;
     logStart(tenant);
     log.info({ tools: service.registry.list().map(({ tool }) => tool.name) }, "tools are registered");
-    const { reload, learning } = service;
+    const { learning } = service;
+    const reload = service.reload && withoutPaths(service.reload);
     const endpoints = await openEndpoints(tenant, {
       modules: this.#modules,
       known: { reload, learning, tenants: undefined, notReady: () => stateOf(tenant, stage()), listening: () => [] },

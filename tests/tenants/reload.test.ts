@@ -222,6 +222,21 @@ describe("a reload of a tenant", () => {
     expect((await reload(undefined)).body.problems.join()).toMatch(/payroll|tenants.globex|initech|Globex-2/);
   });
 
+  test("names no file of another tenant where its workspace holds one", async () => {
+    service.write("globex/key.pem", "a key");
+    const assertion = { issuer: "https://globex.test", keyFile: "./globex/key.pem" };
+    const workspace = { project: "./globex" };
+    const tenants = { acme: { ...TENANTS.acme, workspace }, globex: { ...TENANTS.globex, assertion } };
+    service.configure({ tenants });
+    const { http, body } = await reload("acme");
+    expect([http, body.problems.join()]).toEqual([
+      422,
+      expect.stringContaining("a path of the service or of another tenant"),
+    ]);
+    expect(JSON.stringify(body)).not.toMatch(/globex.key|tenants\.globex|stc-reload/);
+    expect((await reload(undefined)).body.problems.join()).toContain("/globex/key.pem overlap");
+  });
+
   test("shows its operator its own problems, whatever else is wrong", async () => {
     service.configure({ ...odd, tenants: { ...TENANTS, acme: { ...TENANTS.acme, dataFlow: 1 } } });
     const { body } = await reload("acme");

@@ -31,6 +31,14 @@ export function ownPaths(config: Config): readonly OwnPath[] {
 
 /** Returns the paths of the service and its other tenants, which agents of a tenant must not access either. */
 function pathsOfOthers(config: Config): readonly OwnPath[] {
+  const paths = namedByOthers(config);
+  // Operators of a tenant are shown its problems, which name no other tenant.
+  return config.tenant === undefined ? paths : paths.map(({ path }) => ({ field: OF_OTHERS, path }));
+}
+
+const OF_OTHERS = "a path of the service or of another tenant";
+
+function namedByOthers(config: Config): readonly OwnPath[] {
   const { tenants, ...service } = sectionsOfOthers(config);
   const dir = auditDirOfService(config);
   const others = [...(config.tenant === undefined ? [] : [undefined]), ...Object.keys(tenants)];
