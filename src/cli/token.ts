@@ -10,6 +10,8 @@ interface TokenOptions {
   readonly permission?: readonly string[];
   readonly operator?: boolean;
   readonly session?: string;
+  /** Further claims, each `name=text`. */
+  readonly claim?: readonly string[];
   /** Folder of the keys. */
   readonly keys?: string;
   /** Token lifetime in seconds. */
@@ -24,10 +26,21 @@ const DEVELOPMENT_PERMISSIONS: readonly string[] = Object.entries(OPERATOR_PERMI
 /** A call that waits for an approval ends with its token. */
 const DEVELOPMENT_TOKEN_SECONDS = 3_600;
 
+/** The claims that the other options set, or that would make the token another one. */
+const OTHER_CLAIMS: readonly string[] = ["iss", "sub", "aud", "exp", "nbf", "iat", "sid", "permissions"];
+
 const VISIBLE = /^[\x21-\x7e]{1,128}$/;
 
 /** `stc token`: prints a token of the development issuers and nothing else. Never uses keys of other issuers. */
-export async function token({ sub, permission, operator, session, ttl, keys }: TokenOptions): Promise<void> {
+export async function token({
+  sub,
+  permission,
+  operator,
+  session,
+  claim = [],
+  ttl,
+  keys,
+}: TokenOptions): Promise<void> {
   const isOperator = operator === true;
   if (isOperator && session !== undefined) return wrongUsage("an operator's token has no session");
   if (session !== undefined && !VISIBLE.test(session)) {
@@ -37,6 +50,10 @@ export async function token({ sub, permission, operator, session, ttl, keys }: T
   if (problem !== undefined) return wrongUsage(`no service would accept this subject: ${problem}`);
   if (permission?.some((name) => !VISIBLE.test(name)) === true) {
     return wrongUsage("no service would accept this permission: 1 to 128 visible characters, no space");
+  }
+  const claims = claim.map((each) => /^([^=]+)=(.*)$/s.exec(each)?.slice(1) ?? []);
+  if (claims.some(([name = ""]) => name === "" || OTHER_CLAIMS.includes(name))) {
+    return wrongUsage(`a claim is name=text, and not one of ${OTHER_CLAIMS.join(", ")}`);
   }
   if (keys === undefined && !isClone()) return wrongUsage(`${NO_DEVELOPMENT} and give --keys`);
   const directory = keys ?? (await import("./development/environment.ts")).DEVELOPMENT_DIRECTORY;
@@ -48,6 +65,7 @@ export async function token({ sub, permission, operator, session, ttl, keys }: T
       sub,
       permissions: permission ?? (isOperator ? DEVELOPMENT_PERMISSIONS : []),
       session: isOperator ? undefined : (session ?? randomUUID()),
+      claims: Object.fromEntries(claims),
       ttlSeconds: ttl,
       nowMs: Date.now(),
     }),

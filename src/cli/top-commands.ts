@@ -388,6 +388,7 @@ export const commands = [
         text("id"),
         "the agent's session, for which approvals can be remembered (default: a random session)",
       ),
+      claim: list(text("name=text"), "a further claim, such as the tenant: tenant=acme"),
       ttl: defaulted(duration(TOKEN_SECONDS_MAX), { help: "30s, 15m, 1h", fallback: TOKEN_SECONDS_MAX }),
     },
     run: async (_, options) => (await import("./token.ts")).token(options),

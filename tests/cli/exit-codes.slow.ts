@@ -137,6 +137,8 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   ["token --sub a --ttl soon", 64, "--ttl"],
   ["token --sub a --permission", 64, "argument missing"],
   ["token --sub a --operator --session s", 64, "has no session"],
+  ["token --sub a --claim tenant", 64, "a claim is name=text"],
+  ["token --sub a --claim iss=https://other.example", 64, "not one of iss"],
 
   ["console --dev --config x.yaml", 64, "'--dev' cannot be used with option '--config <file>'"],
   ["console", 78, "no configuration"],

@@ -11,6 +11,8 @@ interface DevelopmentTokenOptions {
   readonly permissions: readonly string[];
   /** The claim `sid`: the session for which approvals are remembered. */
   readonly session?: string | undefined;
+  /** Further claims. */
+  readonly claims?: Readonly<Record<string, string>>;
   readonly ttlSeconds: number;
   readonly nowMs: number;
 }
@@ -98,8 +100,8 @@ export async function signDevelopmentToken(options: DevelopmentTokenOptions): Pr
   const name: IssuerName = options.operator ? "operators" : "agents";
   const jwk = await privateJwkOf(options.directory, name);
   const issuedAt = Math.floor(options.nowMs / 1000);
-  const { permissions, session } = options;
-  return new SignJWT({ permissions: [...permissions], ...(session !== undefined && { sid: session }) })
+  const { permissions, session, claims } = options;
+  return new SignJWT({ ...claims, permissions: [...permissions], ...(session !== undefined && { sid: session }) })
     .setProtectedHeader({ alg: ALGORITHM, kid: jwk.kid, typ: "JWT" })
     .setIssuer(DEVELOPMENT_ISSUERS[name].issuer)
     .setAudience(DEVELOPMENT_ISSUERS[name].audience)

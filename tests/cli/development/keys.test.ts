@@ -28,12 +28,13 @@ test.each([
     operator,
     sub: "ana",
     permissions,
+    claims: { tenant: "acme" },
     ttlSeconds: 60,
     nowMs: NOW,
   });
   const check = { issuer, audience, algorithms: ["ES256"], currentDate: new Date(NOW + 59_000) };
   const { payload, protectedHeader } = await jwtVerify(token, createLocalJWKSet(readJwks(who.jwksFile)), check);
-  expect(payload).toMatchObject({ sub: "ana", permissions, iat: NOW / 1000, exp: NOW / 1000 + 60 });
+  expect(payload).toMatchObject({ tenant: "acme", sub: "ana", permissions, iat: NOW / 1000, exp: NOW / 1000 + 60 });
   expect(protectedHeader).toMatchObject({ alg: "ES256", typ: "JWT" });
   const other = operator ? keys.agents : keys.operators;
   await expect(jwtVerify(token, createLocalJWKSet(readJwks(other.jwksFile)), check)).rejects.toThrow();
