@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import { resultWithin } from "../../core/time-limits.ts";
-import type { RateLimiter } from "./rate-limiter.ts";
+import type { Rate, RateLimiter } from "./rate-limiter.ts";
 import type { Rates } from "./rates.ts";
 
 /** How often replicas share their charges. Together they exceed a limit by at most the calls of this interval and one each. */
@@ -72,7 +72,10 @@ export class SharedRates {
     try {
       const filled = await resultWithin(table.add(taken.map(({ charge }) => charge)), ANSWER_MS_MAX, timeout);
       const at = now();
-      for (const [index, { limiter, key }] of taken.entries()) limiter.adopt(key, filled[index] ?? 0, at);
+      for (const [index, { limiter, rate, key }] of taken.entries()) {
+        // A level is a time at the rate that it was asked for: with another one it would be another number of calls.
+        if (limiter.rate === rate) limiter.adopt(key, filled[index] ?? 0, at);
+      }
       this.#setUnavailable(false);
     } catch (error) {
       this.#setUnavailable(true, error);
@@ -87,7 +90,7 @@ export class SharedRates {
       for (const { key, addedMs } of limiter.takeUnshared(BUCKETS_MAX - taken.length, now)) {
         // The hash keeps callers' identities out of the database and bounds the length of the key.
         const bucket = hash("sha256", `${name}\n${key}`, "base64url");
-        taken.push({ limiter, key, charge: { bucket, addedMs } });
+        taken.push({ limiter, rate: limiter.rate, key, charge: { bucket, addedMs } });
       }
     }
     return taken;
@@ -108,6 +111,8 @@ export class SharedRates {
 
 interface TakenCharge {
   readonly limiter: RateLimiter;
+  /** The limiter's rate when the charge was taken; each change of the limit gives it another object. */
+  readonly rate: Rate;
   readonly key: string;
   readonly charge: SharedCharge;
 }

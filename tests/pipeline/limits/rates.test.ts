@@ -253,6 +253,23 @@ function fleet(count: number, rules: Partial<RateRules>) {
 }
 
 describe("several replicas", () => {
+  test("an answer that comes after the limit has changed is no level of the new limit", async () => {
+    const rules = (calls: number): RateRules => ({ ...OFF, caller: { calls, seconds: 86_400 } });
+    const rates = new Rates({ rules: rules(15), shared: true, now: () => 0 });
+    const answer = Promise.withResolvers<readonly number[]>();
+    const table: RateTable = { keeper: "a test", add: () => answer.promise, close: async () => {} };
+    const shared = new SharedRates({ rates, table, now: () => 0, log: () => {} });
+    for (let made = 0; made < 10; made += 1) rates.takeCall(caller("a"));
+    const sharing = shared.share();
+    rates.change({ rules: rules(30), shared: false, tools: new Set() });
+    // Fourteen calls under the former limit; as a time, twenty-eight under the new one.
+    answer.resolve([(14 * 86_400_000) / 15]);
+    await sharing;
+    await shared.close();
+    for (let made = 10; made < 30; made += 1) rates.takeCall(caller("a"));
+    expect(() => rates.takeCall(caller("a"))).toThrow(Refusal);
+  });
+
   test("count together: the excess is at most what comes between two rounds", async () => {
     const { take, share, close } = fleet(3, { caller: { calls: 30, seconds: 3_600 } });
     let served = 0;
