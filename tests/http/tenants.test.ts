@@ -39,11 +39,11 @@ function callersOf(name: string): CallerVerifier {
 const { selfGuarded } = endpointsWith();
 const declared = { summary: "", audited: "no" } as const;
 const plain = { status: 200, headers: {} } as const;
-/** Whose requests wait. */
+/** Owners of the requests that wait. */
 const waiting: string[] = [];
 const counted = perListener(() => ({ requests: 0 }));
 
-/** What a service answers says whose it is. */
+/** Endpoints whose answers name their owner. */
 function endpointsOf(owner: string): readonly Endpoint[] {
   const agents = { ...declared, audience: "agents" } as const;
   return [

@@ -119,12 +119,12 @@ export class AskingService {
     return this.#service?.url ?? "";
   }
 
-  /** Where members connect; empty for a service that is no hub. */
+  /** The URL at which members connect; empty for a service that is not a hub. */
   get hubUrl(): string {
     return this.#service?.hubUrl ?? "";
   }
 
-  /** Where a browser finds the console; empty without one. */
+  /** The URL of the console; empty without one. */
   get consoleUrl(): string {
     return this.#service?.consoleUrl ?? "";
   }

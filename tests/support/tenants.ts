@@ -34,12 +34,12 @@ export function openTenant(url: string, tenant: Tenant): Promise<OpenedApprovals
 /** Runs a statement whose text is made at run time. */
 export async function send(sql: Sql, statement: string, values: readonly unknown[] = []): Promise<readonly Row[]> {
   const parts = statement.split("?");
-  // As of a template: not enumerable.
+  // A template's `raw` is not enumerable.
   const template = Object.defineProperty(parts, "raw", { value: [...parts] }) as unknown as TemplateStringsArray;
   return [...(await sql(template, ...values))];
 }
 
-/** Opened for each of `TENANTS`. */
+/** The open database of one of `TENANTS`. */
 interface Opened {
   readonly tenant: Tenant;
   readonly approvals: OpenedApprovals;
@@ -138,7 +138,7 @@ export function tenantTests(make: () => Promise<TenantWorld>): void {
     withTenants(async (opened) => {
       const asked = await Promise.all(opened.map(({ approvals }) => askFor(approvals)));
       expect(new Set(asked.map(({ id }) => id)).size).toBe(1);
-      const id = first(opened).approvals && (asked[0]?.id ?? "");
+      const id = asked[0]?.id ?? "";
       const [service, acme, globex] = opened.map(({ approvals }) => approvals);
       if (service === undefined || acme === undefined || globex === undefined) throw new Error("three tenants");
 

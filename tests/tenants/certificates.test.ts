@@ -41,7 +41,7 @@ describe.each(AGENTS_SERVERS)("at a TLS listener of the HTTP server %s, a client
   });
   afterAll(() => service.end());
 
-  /** What a call on a connection of its own is answered, with a certificate, a token or both. */
+  /** Calls on a connection of its own, with a certificate, a token or both. Returns the answer. */
   async function call(name: string | undefined, token?: string): Promise<string> {
     const certificate = certificates.get(name ?? "");
     const headers = {

@@ -5,7 +5,7 @@ import { actAs } from "./acts.ts";
 import { normal } from "./normal.ts";
 import { TenantsWorld } from "./tenants-world.ts";
 
-/** What the streams of one tenant carry while the other uses everything. */
+/** The streams of one tenant, while the other uses everything. */
 
 const SSE = { accept: "text/event-stream" };
 const LEGACY = { ...SSE, "mcp-protocol-version": "2025-11-25" };

@@ -28,9 +28,9 @@ interface TenantsOptions {
 
 /** A service with two tenants that have everything in common but their name: issuers, callers, tools, rules. */
 export class TenantsWorld extends AskingService {
-  /** What the tools of each tenant did, in order. */
+  /** Texts with which the tools of each tenant ran, in order. */
   readonly done: Record<Tenant, string[]> = { acme: [], globex: [] };
-  /** What each tenant's webhook was told. */
+  /** Messages to each tenant's webhook. */
   readonly notified: Record<Tenant, string[]> = { acme: [], globex: [] };
   readonly #platform = makeSigningKey("ES256", "platform-1");
   readonly #receiver = Bun.serve({
