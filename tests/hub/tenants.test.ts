@@ -269,7 +269,7 @@ describe("a member that says of which tenant it is", () => {
 });
 
 describe("halts", () => {
-  const idsOf = async ({ client }: Member) => {
+  const haltsOf = async ({ client }: Member) => {
     const list = (): readonly { id: string; target: { kind: string } }[] =>
       (client.pushed("halts.list")?.value ?? []) as never;
     const asked = (await client.call("halts.list", {})).value as ReturnType<typeof list>;
@@ -283,20 +283,20 @@ describe("halts", () => {
     const members = [memberOf("acme-1"), memberOf("globex-1"), memberOf("own-1")] as const;
     await set(parts.acme, "h-acme", "tool", "deploy");
     await set(parts.own, "h-own", "system", "payroll");
-    expect(await Promise.all(members.map(idsOf))).toEqual([
+    expect(await Promise.all(members.map(haltsOf))).toEqual([
       ["h-acme tool", "h-own system"],
       ["h-own system"],
       ["h-own system"],
     ]);
     await parts.own.operations.run(liftHalt, { id: "h-own", by: OPERATOR });
-    expect(await Promise.all(members.map(idsOf))).toEqual([["h-acme tool"], [], []]);
+    expect(await Promise.all(members.map(haltsOf))).toEqual([["h-acme tool"], [], []]);
   });
 
   test("a halt of the service for one tenant reaches the members of this tenant alone, as a halt of theirs", async () => {
     const members = [memberOf("acme-1"), memberOf("globex-1"), memberOf("own-1")] as const;
     await set(parts.own, "h-all", "all", "", "acme");
     await set(parts.own, "h-tool", "tool", "deploy", "globex");
-    expect(await Promise.all(members.map(idsOf))).toEqual([["h-all all"], ["h-tool tool"], []]);
+    expect(await Promise.all(members.map(haltsOf))).toEqual([["h-all all"], ["h-tool tool"], []]);
     const [halt] = (await members[0].state.run(listHalts, {})).value;
     expect(halt).toMatchObject({ target: { kind: "all", issuer: "", value: "" }, ofService: "tenant", reason: "r" });
     expect([halt?.target.tenant, halt?.setBy.subject]).toEqual([undefined, ""]);

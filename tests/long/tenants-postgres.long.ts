@@ -7,7 +7,7 @@ import type { RateTable } from "../../src/pipeline/limits/rates-shared.ts";
 import { approvedBy, askFor, OPERATOR } from "../support/approvals.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { openState } from "../support/shared-state.ts";
-import { openTenant, send, TENANTS, tenantTests } from "../support/tenants.ts";
+import { openTenant, POSTGRES_COLUMNS, send, TENANTS, tenantTests } from "../support/tenants.ts";
 import { until } from "../support/until.ts";
 
 /** Long: tenants of one process in a real PostgreSQL. */
@@ -70,12 +70,7 @@ async function useAll({ approvals, state, rates }: Opened): Promise<void> {
 }
 
 describe.skipIf(native === undefined)("tenants in PostgreSQL", () => {
-  tenantTests(async () => ({
-    url: await createDatabase(),
-    columns: `
-      SELECT table_name::text, column_name::text, data_type::text FROM information_schema.columns
-      WHERE table_schema = current_schema()`,
-  }));
+  tenantTests(async () => ({ url: await createDatabase(), columns: POSTGRES_COLUMNS }));
 
   test("calls of each tenant are counted apart", async () => {
     const url = await createDatabase();

@@ -52,6 +52,11 @@ interface TenantWorld {
   readonly columns: string;
 }
 
+/** `columns` of a tenant in PostgreSQL. */
+export const POSTGRES_COLUMNS = `
+  SELECT table_name::text, column_name::text, data_type::text FROM information_schema.columns
+  WHERE table_schema = current_schema()`;
+
 const USE: KeyUse = {
   issuer: AGENT.issuer,
   subject: AGENT.subject,

@@ -133,7 +133,7 @@ describe.skipIf(native === undefined)("a store that several tenants share", () =
     for (const [other, dir] of evidence.entries()) {
       const proof = store.prove(`${logIdIn(dir, "calls")}:3`);
       if (other === at) expect((await proof).index).toBe(3);
-      else expect(proof).rejects.toThrow("the store holds no line of seq 3");
+      else await expect(proof).rejects.toThrow("the store holds no line of seq 3");
     }
   });
 
