@@ -93,7 +93,7 @@ describe.skipIf(native === undefined)("tenants in PostgreSQL", () => {
     await server.send("DROP TABLE stc_acme.approval_counters", nameOf(url));
     await expect(askFor(acme.approvals)).rejects.toThrow("does not exist");
     expect((await askFor(service.approvals)).state).toBe("pending");
-    // What failed has left the connections as they were.
+    // The failed statements have left the connections as they were.
     expect(await service.state.read((sql) => send(sql, "SHOW search_path"))).toEqual([
       { search_path: '"$user", public' },
     ]);
@@ -125,7 +125,7 @@ describe.skipIf(native === undefined)("tenants in PostgreSQL", () => {
     expect(most.filter((count) => count > 10)).toEqual([]);
   });
 
-  test("without tenants, a process has one connection that writes, and as many as before in all", async () => {
+  test("without tenants, a process has at most nine connections", async () => {
     const url = await createDatabase();
     const service = await open(url, undefined);
     for (let turn = 0; turn < 5; turn += 1) await useAll(service);
