@@ -10,7 +10,7 @@ import { type CallerVerifier, createCallerVerifier } from "../../src/pipeline/ca
 import type { TenantChoice } from "../../src/pipeline/identity/tenants.ts";
 import { REQUESTS_PER_TURN } from "../../src/pipeline/limits/turns.ts";
 import { until } from "../support/until.ts";
-import { AGENTS_SERVERS } from "./agents-servers.ts";
+import { AGENTS_SERVERS, type AgentsServer } from "./agents-servers.ts";
 import { LIMITS } from "./front/front-stand.ts";
 import { serverParts } from "./server-parts.ts";
 
@@ -128,7 +128,7 @@ const tenant = (name: string, integration: string): ServedTenant => ({
   isIntegration: (asked) => asked === integration,
 });
 
-async function open(http: (typeof AGENTS_SERVERS)[number]) {
+async function open(http: AgentsServer) {
   const callers = callersOf("service");
   const listenerTenants = new Tenants([tenant("acme", "chat"), tenant("globex", "desk")], {
     own: callers,

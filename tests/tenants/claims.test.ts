@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Endpoint } from "../../src/http/endpoint.ts";
+import { AGENTS_SERVERS } from "../http/agents-servers.ts";
 import { bodyOf, CONSOLE_ENDPOINTS, ENDPOINTS } from "../http/server-parts.ts";
 import type { Reply } from "../support/asking-service.ts";
 import { TENANTS, TenantsWorld } from "./tenants-world.ts";
@@ -46,7 +47,7 @@ const guarded = ENDPOINTS.filter(
   ({ audience, path }) => audience !== "anybody" && audience !== "signers" && !MISSING.has(path),
 ).map((endpoint) => [`${endpoint.method} ${endpoint.path}`, endpoint] as const);
 
-for (const http of ["built-in", "fastify"] as const) {
+for (const http of AGENTS_SERVERS) {
   describe(http, () => {
     const world = new TenantsWorld();
     beforeAll(() => world.start({ http }));

@@ -1,4 +1,5 @@
 import { beforeAll, describe, expect, test } from "bun:test";
+import type { AgentsServer } from "../http/agents-servers.ts";
 import { actAs, type Ids, unknownIds } from "./acts.ts";
 import { normal } from "./normal.ts";
 import { FOREIGN, type Probe, READINGS } from "./probes.ts";
@@ -7,7 +8,7 @@ import { type Tenant, TenantsWorld } from "./tenants-world.ts";
 
 /** A server and a database that must isolate tenants. */
 export interface Setting {
-  readonly http: "built-in" | "fastify";
+  readonly http: AgentsServer;
   /** Returns the URL of an empty PostgreSQL database; undefined for files of SQLite. */
   readonly store: () => Promise<string | undefined>;
   readonly tables: TablesReader;

@@ -3,6 +3,7 @@ import { SignJWT } from "jose";
 import { z } from "zod";
 import { OPERATOR_PERMISSIONS } from "../../src/core/operator-permissions.ts";
 import { defineTool } from "../../src/index.ts";
+import type { AgentsServer } from "../http/agents-servers.ts";
 import { AskingService, type Loose, type Reply, type Sent } from "../support/asking-service.ts";
 import { auditEntries, journalEntries } from "../support/audit-files.ts";
 import type { TokenOrder } from "../support/live-tokens.ts";
@@ -21,7 +22,7 @@ export const CALLER = { issuer: AGENTS_ISSUER, subject: "agent-7" } as const;
 
 interface TenantsOptions {
   /** The HTTP server of the agents' listener. */
-  readonly http?: "built-in" | "fastify";
+  readonly http?: AgentsServer;
   /** URL of a PostgreSQL; default: files of SQLite. */
   readonly postgresUrl?: string | undefined;
 }
@@ -129,17 +130,8 @@ export class TenantsWorld extends AskingService {
   }
 
   /** Keeps answers that are not JSON as they are. A path can be a whole URL: of the console. */
-  override async send(method: string, path: string, { token, body, headers = {} }: Sent): Promise<Reply> {
-    const response = await fetch(new URL(path, this.url), {
-      method,
-      headers: {
-        ...(token !== undefined && { authorization: `Bearer ${token}` }),
-        ...(body !== undefined && { "content-type": "application/json" }),
-        ...headers,
-      },
-      ...(body !== undefined && { body: typeof body === "string" ? body : JSON.stringify(body) }),
-    });
-    const text = await response.text();
+  override async send(method: string, path: string, sent: Sent): Promise<Reply> {
+    const { response, text } = await this.exchange(method, new URL(path, this.url).href, sent);
     const isJson = response.headers.get("content-type")?.startsWith("application/json") === true;
     return { http: response.status, headers: response.headers, body: isJson ? JSON.parse(text) : text };
   }
