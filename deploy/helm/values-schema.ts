@@ -202,7 +202,7 @@ export function valuesSchema(configuration: string): string {
     ...closed(PROPERTIES),
     definitions: { ...definitions, configuration: closed({ ...properties, audit }) },
   };
-  // The configuration is a part of this schema, and what it refers to in itself is there.
+  // The configuration is a part of this schema: references to its own properties get the path that these have here.
   const text = JSON.stringify(schema, undefined, 2);
   return `${text.replaceAll('"#/properties/', '"#/definitions/configuration/properties/')}\n`;
 }

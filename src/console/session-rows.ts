@@ -16,7 +16,7 @@ export interface SessionRow {
   readonly idHash: string;
   readonly issuer: string;
   readonly subject: string;
-  /** The tenant of the operator: an issuer may have a subject of the same name in each. */
+  /** The tenant of the operator; undefined: the service itself. An issuer may have an operator of the same name in each. */
   readonly tenant: string | undefined;
   /** Encrypted with a key from the cookie's value. */
   readonly sealed: string;

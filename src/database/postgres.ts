@@ -35,7 +35,7 @@ interface StatementOptions {
   readonly tenant?: string | undefined;
 }
 
-interface PooledOptions extends StatementOptions {
+interface PooledOptions extends Omit<StatementOptions, "tenant"> {
   readonly count: number;
   readonly limits: PoolLimits;
   /** Name of the server in errors. */

@@ -372,7 +372,7 @@ ALTER TABLE approval_tasks ADD COLUMN member TEXT;
 ALTER TABLE approval_keys ADD COLUMN member TEXT;
 `;
 
-/** The tenant whose calls alone a halt stops, and the tenant of a session's operator: empty for one of the service itself. */
+/** The tenant whose calls alone a halt stops (NULL: any calls), and the tenant of a session's operator (empty: the service itself). */
 const TENANTS = `
 ALTER TABLE policy_halts ADD COLUMN tenant TEXT;
 ALTER TABLE console_sessions ADD COLUMN tenant TEXT NOT NULL DEFAULT '';

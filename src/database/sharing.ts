@@ -18,7 +18,7 @@ interface Share<Resource> {
 export class Sharing<Resource extends { close(): Promise<void> }> {
   readonly #byUrl = new Map<string, Set<Shared<Resource>>>();
 
-  /** `open` makes the resource for its first user. */
+  /** Gives the tenant a share. Calls `open` for the first user of a resource. */
   join(url: string, tenant: string | undefined, open: () => Resource): Share<Resource> {
     const all = this.#byUrl.get(url) ?? new Set();
     const shared = all.values().find(({ users }) => !users.has(tenant)) ?? { resource: open(), users: new Set() };

@@ -26,7 +26,7 @@ export interface CallHalt {
   /** Unix milliseconds by the clock of the state, as `until`. */
   readonly setAt: number;
   readonly until: number | undefined;
-  /** In a tenant: the halt is the service's, which only its operators lift, and stops calls of this tenant or of all. */
+  /** Set in a tenant for a halt of its service: only the service's operators lift it, and it stops calls of this tenant or of all. */
   readonly ofService?: "tenant" | "all" | undefined;
 }
 

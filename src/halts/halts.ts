@@ -32,9 +32,9 @@ interface HaltsOptions {
   readonly monotonic: () => number;
   readonly log: (message: string, cause: unknown) => void;
   readonly whenUnknown: WhenUnknown;
-  /** The halts of the service in one of its tenants, which they stop besides the tenant's own. */
+  /** In a tenant: the halts of its service, which stop the tenant's calls as its own halts do. */
   readonly serviceHalts?: ServiceHalts | undefined;
-  /** Returns whether there is the tool or the system that a halt names. Without it, there are all. */
+  /** Returns whether the service, or the tenant, has the tool or the system that a halt names. Left out: it has all. */
   readonly knows?: ((target: HaltTarget) => boolean) | undefined;
 }
 
@@ -115,7 +115,7 @@ export class Halts {
     return this.#refusesChanges && call.tool.classification !== "read" ? unknownRefusal(RETRY_MS) : undefined;
   }
 
-  /** Returns these halts for a tenant: those that name it or none. */
+  /** Returns these halts for a tenant: those that name it, and those that name no tenant. */
   forTenant(tenant: string): ServiceHalts {
     const within =
       (halting: Halting): Halting =>
@@ -133,7 +133,7 @@ export class Halts {
     };
   }
 
-  /** Returns whether a halt stops every call: of the tenant, or of the service itself. */
+  /** Returns whether a halt stops every call: of the named tenant; undefined: of the service, or of the tenant, that has these halts. */
   stopsAll(tenant?: string): boolean {
     const stops = ({ target }: CallHalt): boolean =>
       target.kind === "all" && (target.tenant === undefined || target.tenant === tenant);

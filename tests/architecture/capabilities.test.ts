@@ -158,7 +158,7 @@ const CAPABILITIES: readonly Capability[] = [
       ],
       ...["src/mcp/tools.ts", "src/runtime/inventory/inventory.ts", "src/runtime/manifests/sources.ts"],
       "src/targets/files/frontmatter.ts",
-      // What a token says before it is verified: it decides only who verifies it.
+      // The claims of a token that is not verified yet: they decide only who verifies it.
       "src/pipeline/identity/tenants.ts",
       // Rows, files and messages that this codebase writes itself.
       ...["src/approvals/notify/report.ts", "src/approvals/store/tasks.ts", "src/database/rows.ts"],

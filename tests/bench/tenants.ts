@@ -51,7 +51,7 @@ interface Answers {
 }
 
 /**
- * What a tenant, or a caller of a service without tenants, notices of another that sends far too much: its latency against the same
+ * Measures what a tenant, or another caller of the same tenant, notices of one that sends far too much: its latency against the same
  * calls while nobody else calls.
  */
 async function rounds({ server, agentOf }: Bench, kind: Kind, isDivided: boolean): Promise<readonly Answers[]> {

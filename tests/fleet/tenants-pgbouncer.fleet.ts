@@ -4,7 +4,7 @@ import { approvedBy } from "../support/approvals.ts";
 import { findPgBouncer, startPgBouncer } from "../support/pgbouncer.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { openState } from "../support/shared-state.ts";
-import { openTenant, send, TENANTS, tenantTests } from "../support/tenants.ts";
+import { openTenant, POSTGRES_COLUMNS, send, TENANTS, tenantTests } from "../support/tenants.ts";
 
 let server: PostgresServer;
 const poolers: Awaited<ReturnType<typeof startPgBouncer>>[] = [];
@@ -33,12 +33,7 @@ async function pooledDatabase(): Promise<string> {
   return pooler.url;
 }
 
-tenantTests(async () => ({
-  url: await pooledDatabase(),
-  columns: `
-    SELECT table_name::text, column_name::text, data_type::text FROM information_schema.columns
-    WHERE table_schema = current_schema()`,
-}));
+tenantTests(async () => ({ url: await pooledDatabase(), columns: POSTGRES_COLUMNS }));
 
 test("transactions of all tenants on the same two connections find the rows of their tenant, and leave no setting", async () => {
   const url = await pooledDatabase();

@@ -8,7 +8,7 @@ import { defineTool } from "../../src/index.ts";
 import { readConfig } from "../support/build.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { Authority } from "../support/tls-files.ts";
-import type { AGENTS_SERVERS } from "./agents-servers.ts";
+import type { AgentsServer } from "./agents-servers.ts";
 
 /** How clients reach the agents' listener. */
 export const WAYS = ["TCP", "TLS", "socket"] as const;
@@ -25,7 +25,7 @@ export interface Answer {
 interface DrainStandOptions {
   readonly folder: string;
   readonly way: (typeof WAYS)[number];
-  readonly http: (typeof AGENTS_SERVERS)[number];
+  readonly http: AgentsServer;
   readonly server?: Readonly<Record<string, unknown>>;
 }
 

@@ -10,7 +10,7 @@ import { type CallerVerifier, createCallerVerifier } from "../../src/pipeline/ca
 import type { TenantChoice } from "../../src/pipeline/identity/tenants.ts";
 import { REQUESTS_PER_TURN } from "../../src/pipeline/limits/turns.ts";
 import { until } from "../support/until.ts";
-import { AGENTS_SERVERS } from "./agents-servers.ts";
+import { AGENTS_SERVERS, type AgentsServer } from "./agents-servers.ts";
 import { LIMITS } from "./front/front-stand.ts";
 import { serverParts } from "./server-parts.ts";
 
@@ -39,11 +39,11 @@ function callersOf(name: string): CallerVerifier {
 const { selfGuarded } = endpointsWith();
 const declared = { summary: "", audited: "no" } as const;
 const plain = { status: 200, headers: {} } as const;
-/** Whose requests wait. */
+/** Owners of the requests that wait. */
 const waiting: string[] = [];
 const counted = perListener(() => ({ requests: 0 }));
 
-/** What a service answers says whose it is. */
+/** Endpoints whose answers name their owner. */
 function endpointsOf(owner: string): readonly Endpoint[] {
   const agents = { ...declared, audience: "agents" } as const;
   return [
@@ -128,7 +128,7 @@ const tenant = (name: string, integration: string): ServedTenant => ({
   isIntegration: (asked) => asked === integration,
 });
 
-async function open(http: (typeof AGENTS_SERVERS)[number]) {
+async function open(http: AgentsServer) {
   const callers = callersOf("service");
   const listenerTenants = new Tenants([tenant("acme", "chat"), tenant("globex", "desk")], {
     own: callers,

@@ -30,7 +30,7 @@ const GROWN_BYTES_MAX = 300 * MEGABYTE;
 const PEAK_BYTES_MAX = 600 * MEGABYTE;
 const HEADERS_TIMEOUT_MS = 1_500;
 const PER_SOURCE_MAX = 12_000;
-/** As many as are opened well before the first of them has been idle for too long. */
+/** Few enough that all are open well before the first of them has been idle for too long. */
 const FEW_PER_SOURCE_MAX = 4_000;
 const OTHER = "127.0.0.2";
 

@@ -7,7 +7,7 @@ import type { RateTable } from "../../src/pipeline/limits/rates-shared.ts";
 import { approvedBy, askFor, OPERATOR } from "../support/approvals.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { openState } from "../support/shared-state.ts";
-import { openTenant, send, TENANTS, tenantTests } from "../support/tenants.ts";
+import { openTenant, POSTGRES_COLUMNS, send, TENANTS, tenantTests } from "../support/tenants.ts";
 import { until } from "../support/until.ts";
 
 /** Long: tenants of one process in a real PostgreSQL. */
@@ -70,12 +70,7 @@ async function useAll({ approvals, state, rates }: Opened): Promise<void> {
 }
 
 describe.skipIf(native === undefined)("tenants in PostgreSQL", () => {
-  tenantTests(async () => ({
-    url: await createDatabase(),
-    columns: `
-      SELECT table_name::text, column_name::text, data_type::text FROM information_schema.columns
-      WHERE table_schema = current_schema()`,
-  }));
+  tenantTests(async () => ({ url: await createDatabase(), columns: POSTGRES_COLUMNS }));
 
   test("calls of each tenant are counted apart", async () => {
     const url = await createDatabase();
@@ -98,7 +93,7 @@ describe.skipIf(native === undefined)("tenants in PostgreSQL", () => {
     await server.send("DROP TABLE stc_acme.approval_counters", nameOf(url));
     await expect(askFor(acme.approvals)).rejects.toThrow("does not exist");
     expect((await askFor(service.approvals)).state).toBe("pending");
-    // What failed has left the connections as they were.
+    // The failed statements have left the connections as they were.
     expect(await service.state.read((sql) => send(sql, "SHOW search_path"))).toEqual([
       { search_path: '"$user", public' },
     ]);
@@ -130,7 +125,7 @@ describe.skipIf(native === undefined)("tenants in PostgreSQL", () => {
     expect(most.filter((count) => count > 10)).toEqual([]);
   });
 
-  test("without tenants, a process has one connection that writes, and as many as before in all", async () => {
+  test("without tenants, a process has at most nine connections", async () => {
     const url = await createDatabase();
     const service = await open(url, undefined);
     for (let turn = 0; turn < 5; turn += 1) await useAll(service);

@@ -183,7 +183,7 @@ describe("which tenant is asked", () => {
     [{ aud: "other", tenant: "acme" }, "acme"],
     [{ aud: [audience, "people"], tenant: "acme", org: "globex" }, undefined],
     [{ tenant: "acme", more: "x".repeat(TOKEN_LENGTH_MAX) }, undefined],
-  ])("a token with %j", (claims, tenant) => {
+  ])("for a token with %j is %s", (claims, tenant) => {
     expect(chosen({ authorization: unsigned(claims) })).toBe(tenant);
   });
 

@@ -49,7 +49,7 @@ export interface ApprovalWorld {
 /** Another database than a SQLite file of the world's own. */
 export interface OtherDatabase {
   readonly url: string;
-  /** Whose approvals the worlds keep there. */
+  /** The tenant whose approvals the worlds keep there. */
   readonly tenant?: string | undefined;
   /** Its clock, which the world's `now` sets. */
   setClock(now: number): void;

@@ -100,8 +100,14 @@ export class AskingService {
     return this.send("POST", `/approvals/${id}/decisions`, { token, body: { decision, ...rest } });
   }
 
-  async send(method: string, path: string, { token, body, headers = {}, signal }: Sent): Promise<Reply> {
-    const response = await fetch(`${this.url}${path}`, {
+  async send(method: string, path: string, sent: Sent): Promise<Reply> {
+    const { response, text } = await this.exchange(method, `${this.url}${path}`, sent);
+    return { http: response.status, headers: response.headers, body: text === "" ? undefined : JSON.parse(text) };
+  }
+
+  /** Sends a request to a URL, and reads the whole answer. */
+  protected async exchange(method: string, url: string, { token, body, headers = {}, signal }: Sent) {
+    const response = await fetch(url, {
       method,
       headers: {
         ...(token !== undefined && { authorization: `Bearer ${token}` }),
@@ -111,20 +117,19 @@ export class AskingService {
       ...(body !== undefined && { body: typeof body === "string" ? body : JSON.stringify(body) }),
       ...(signal !== undefined && { signal }),
     });
-    const text = await response.text();
-    return { http: response.status, headers: response.headers, body: text === "" ? undefined : JSON.parse(text) };
+    return { response, text: await response.text() };
   }
 
   get url(): string {
     return this.#service?.url ?? "";
   }
 
-  /** Where members connect; empty for a service that is no hub. */
+  /** The URL at which members connect; empty for a service that is not a hub. */
   get hubUrl(): string {
     return this.#service?.hubUrl ?? "";
   }
 
-  /** Where a browser finds the console; empty without one. */
+  /** The URL of the console; empty without one. */
   get consoleUrl(): string {
     return this.#service?.consoleUrl ?? "";
   }

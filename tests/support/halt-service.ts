@@ -11,7 +11,7 @@ const outputPolicy = { done: "allow" } as const;
 
 /** A service with reads, changes that ask, changes that do not, and tools that run until the test lets them end. */
 export class HaltService extends AskingService {
-  /** What has begun, in order. */
+  /** Runs that have begun, in order. */
   readonly begun: string[] = [];
   readonly #slow = new HeldRuns();
 

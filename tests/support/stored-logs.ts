@@ -120,7 +120,10 @@ function chained(stream: "calls" | "journal", bodies: readonly string[]): readon
   });
 }
 
-/** Writes the log of a replica, or of a tenant of it: `count` calls over two days, and a journal with a line for every sixth. Returns its directory. */
+/**
+ * Writes the log of a replica, or of one of its tenants: `count` calls over two days, and a journal with a line for every sixth.
+ * Returns its directory.
+ */
 export function writeReplica(folder: string, replica: number, count: number, tenant?: string): string {
   const dir = join(folder, `replica-${replica}`);
   const began = Date.parse(`${DAYS[0]}T00:00:00.000Z`);

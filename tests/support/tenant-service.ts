@@ -66,7 +66,7 @@ export function auditDirOf(folder: string, tenant: TenantName): string {
 /** A service with two tenants. It and they have tools of the same names: a read, a change that asks, and a slow read. */
 export class TenantService extends AskingService {
   readonly tokens = new TenantTokens();
-  /** What has begun, in order, with its tenant. */
+  /** Runs that have begun, in order, each with its tenant. */
   readonly begun: string[] = [];
   readonly #slow = new HeldRuns();
 

@@ -34,12 +34,12 @@ export function openTenant(url: string, tenant: Tenant): Promise<OpenedApprovals
 /** Runs a statement whose text is made at run time. */
 export async function send(sql: Sql, statement: string, values: readonly unknown[] = []): Promise<readonly Row[]> {
   const parts = statement.split("?");
-  // As of a template: not enumerable.
+  // A template's `raw` is not enumerable.
   const template = Object.defineProperty(parts, "raw", { value: [...parts] }) as unknown as TemplateStringsArray;
   return [...(await sql(template, ...values))];
 }
 
-/** Opened for each of `TENANTS`. */
+/** The open database of one of `TENANTS`. */
 interface Opened {
   readonly tenant: Tenant;
   readonly approvals: OpenedApprovals;
@@ -51,6 +51,11 @@ interface TenantWorld {
   /** Selects `table_name`, `column_name` and `data_type` of all tables that a transaction sees. */
   readonly columns: string;
 }
+
+/** `columns` of a tenant in PostgreSQL. */
+export const POSTGRES_COLUMNS = `
+  SELECT table_name::text, column_name::text, data_type::text FROM information_schema.columns
+  WHERE table_schema = current_schema()`;
 
 const USE: KeyUse = {
   issuer: AGENT.issuer,
@@ -138,7 +143,7 @@ export function tenantTests(make: () => Promise<TenantWorld>): void {
     withTenants(async (opened) => {
       const asked = await Promise.all(opened.map(({ approvals }) => askFor(approvals)));
       expect(new Set(asked.map(({ id }) => id)).size).toBe(1);
-      const id = first(opened).approvals && (asked[0]?.id ?? "");
+      const id = asked[0]?.id ?? "";
       const [service, acme, globex] = opened.map(({ approvals }) => approvals);
       if (service === undefined || acme === undefined || globex === undefined) throw new Error("three tenants");
 

@@ -5,7 +5,7 @@ import type { Loose, Reply } from "../support/asking-service.ts";
 import { until } from "../support/until.ts";
 import { CALLER, type Tenant, type TenantsWorld } from "./tenants-world.ts";
 
-/** What a tenant has made, by what it is. */
+/** Ids of everything that a tenant has made, by its kind. */
 export type Ids = Readonly<Record<(typeof ID_NAMES)[number], string>>;
 const ID_NAMES = [
   "pending",
@@ -29,7 +29,7 @@ export function unknownIds(): Ids {
 }
 
 export const KEY = "the-same-key";
-/** Read from outside, and then written. */
+/** A text that is read from an untrusted source, and then written. */
 export const READ = "the quarterly figures of the northern branch were corrected twice before anybody had read them";
 export const SESSION = "the-same-session";
 

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, spyOn, test } from "bun:test";
 import { fstatSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { diskFiles } from "../../src/audit/journal/file-operations.ts";
-import { type TenantName, TenantService } from "../support/tenant-service.ts";
+import { auditDirOf, type TenantName, TenantService } from "../support/tenant-service.ts";
 
 /** The log of one tenant fails while the service runs; its disk is played, everything else is real. */
 
@@ -16,7 +16,7 @@ beforeEach(async () => {
 afterEach(() => service.end());
 
 function filesOfAcme(): ReadonlySet<number> {
-  const folder = join(service.folder, "audit/tenants/acme");
+  const folder = auditDirOf(service.folder, "acme");
   return new Set(readdirSync(folder, { recursive: true }).map((name) => statSync(join(folder, `${name}`)).ino));
 }
 

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Endpoint } from "../../src/http/endpoint.ts";
+import { AGENTS_SERVERS } from "../http/agents-servers.ts";
 import { bodyOf, CONSOLE_ENDPOINTS, ENDPOINTS } from "../http/server-parts.ts";
 import type { Reply } from "../support/asking-service.ts";
 import { TENANTS, TenantsWorld } from "./tenants-world.ts";
@@ -46,37 +47,38 @@ const guarded = ENDPOINTS.filter(
   ({ audience, path }) => audience !== "anybody" && audience !== "signers" && !MISSING.has(path),
 ).map((endpoint) => [`${endpoint.method} ${endpoint.path}`, endpoint] as const);
 
-for (const http of ["built-in", "fastify"] as const) {
+for (const http of AGENTS_SERVERS) {
   describe(http, () => {
     const world = new TenantsWorld();
     beforeAll(() => world.start({ http }));
     afterAll(() => world.end());
 
-    const tokenFor = ({ audience }: Endpoint, claim: unknown, kind?: "other key"): Promise<string> => {
-      const order = { claims: { tenant: claim }, ...(kind !== undefined && { kind }) };
-      return audience === "operators" ? world.operatorOf(claim) : world.agent(order);
-    };
+    const tokenFor = ({ audience }: Endpoint, claim: unknown): Promise<string> =>
+      audience === "operators" ? world.operatorOf(claim) : world.agentOf(claim);
 
-    test.each(guarded)("%s", async (name, endpoint) => {
-      const lines = () => TENANTS.map((tenant) => [world.entriesOf(tenant).length, world.journalOf(tenant).length]);
-      const [before, own] = [lines(), world.entriesOf(undefined).length];
-      for (const [title, claim] of WRONG) {
-        const { http: status, body } = await sent(world, endpoint, await tokenFor(endpoint, claim));
-        const { code, message } = codeOf(body);
-        expect([title, status, code, message]).toEqual([title, 401, "UNAUTHENTICATED", MESSAGE]);
-      }
-      expect(lines()).toEqual(before);
-      // Only calls are recorded: by the service itself, with no caller.
-      const recorded = world.entriesOf(undefined).slice(own);
-      const isCall = name === "POST /call" || name === "POST /mcp";
-      expect(recorded.map(({ error, caller }) => [error?.code, caller.sub])).toEqual(
-        isCall ? WRONG.map(() => ["UNAUTHENTICATED", "anonymous"]) : [],
-      );
-      // The audit says why, in words that have nothing of the claim.
-      expect(recorded.map(({ decisionReasons }) => decisionReasons)).toEqual(
-        isCall ? WRONG.map(([, claim]) => [{ point: "tenant", verdict: "deny", reason: reasonFor(claim) }]) : [],
-      );
-    });
+    test.each(guarded)(
+      "%s refuses every claim that names none of its tenants in the same words",
+      async (name, endpoint) => {
+        const lines = () => TENANTS.map((tenant) => [world.entriesOf(tenant).length, world.journalOf(tenant).length]);
+        const [before, own] = [lines(), world.entriesOf(undefined).length];
+        for (const [title, claim] of WRONG) {
+          const { http: status, body } = await sent(world, endpoint, await tokenFor(endpoint, claim));
+          const { code, message } = codeOf(body);
+          expect([title, status, code, message]).toEqual([title, 401, "UNAUTHENTICATED", MESSAGE]);
+        }
+        expect(lines()).toEqual(before);
+        // Only calls are recorded: by the service itself, with no caller.
+        const recorded = world.entriesOf(undefined).slice(own);
+        const isCall = name === "POST /call" || name === "POST /mcp";
+        expect(recorded.map(({ error, caller }) => [error?.code, caller.sub])).toEqual(
+          isCall ? WRONG.map(() => ["UNAUTHENTICATED", "anonymous"]) : [],
+        );
+        // The audit says why, in words that have nothing of the claim.
+        expect(recorded.map(({ decisionReasons }) => decisionReasons)).toEqual(
+          isCall ? WRONG.map(([, claim]) => [{ point: "tenant", verdict: "deny", reason: reasonFor(claim) }]) : [],
+        );
+      },
+    );
 
     test("a tenant's issuer cannot speak for the other tenant", async () => {
       const of = async (claim: string): Promise<Reply> =>

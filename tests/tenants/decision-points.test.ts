@@ -42,7 +42,7 @@ test("a decision point of the service is told the tenant of each call, and can d
   expect(codes).toEqual(["service", "acme", "POLICY_DENIED"]);
 });
 
-test("so it is where an operator asks about a call, with a token of the agent and without", async () => {
+test("an operator's evaluation tells it the tenant, too; without the agent's token, the call is denied before it is asked", async () => {
   for (const tenant of ALL) {
     const token = await service.operatorOf(tenant, ["policy:evaluate"]);
     for (const more of [{}, { token: await service.agentOf(tenant) }]) {

@@ -2,6 +2,7 @@ import { afterEach, describe, expect, test } from "bun:test";
 import { connect } from "node:net";
 import { SignJWT } from "jose";
 import { cookieIn } from "../console/console-stand.ts";
+import { AGENTS_SERVERS } from "../http/agents-servers.ts";
 import type { Reply } from "../support/asking-service.ts";
 import { publish, startJwksServer } from "../support/jwks-server.ts";
 import { sendRaw } from "../support/raw-http.ts";
@@ -89,7 +90,7 @@ test("a genuine token that says two tenants is valid in neither", async () => {
   expect(service.begun).toEqual(["do_read of acme"]);
 });
 
-test.each(["built-in", "fastify"] as const)(
+test.each(AGENTS_SERVERS)(
   "requests of two tenants on one connection are each answered by their own tenant: %s",
   async (http) => {
     service = await new TenantService().start({ server: { port: 0, http } });
@@ -116,7 +117,7 @@ test.each(["built-in", "fastify"] as const)(
   },
 );
 
-test.each(["built-in", "fastify"] as const)("two tokens in one request are refused: %s", async (http) => {
+test.each(AGENTS_SERVERS)("two tokens in one request are refused: %s", async (http) => {
   service = await new TenantService().start({ server: { port: 0, http } });
   const [acme, globex] = await Promise.all([service.agentOf("acme"), service.agentOf("globex")]);
   const body = new TextEncoder().encode(JSON.stringify(CALL));
@@ -137,7 +138,7 @@ test.each(["built-in", "fastify"] as const)("two tokens in one request are refus
   expect(service.begun).toEqual([]);
 });
 
-test.each(["built-in", "fastify"] as const)(
+test.each(AGENTS_SERVERS)(
   "a route of the service alone is unknown in a tenant, whatever the media type of the request: %s",
   async (http) => {
     service = await new TenantService().start({ server: { port: 0, http } });

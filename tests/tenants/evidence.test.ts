@@ -96,7 +96,7 @@ describe("while the service runs", () => {
   test("a second service cannot write the log of a tenant", async () => {
     const second = new TenantService({ folder: service.folder });
     const audit = { dir: "audit/tenants/acme", checkpointKeyFile: "./audit.acme.key" };
-    expect(second.start({ audit })).rejects.toThrow(/audit\/tenants\/acme is already in use/);
+    await expect(second.start({ audit })).rejects.toThrow(/audit\/tenants\/acme is already in use/);
   });
 });
 
@@ -204,7 +204,7 @@ describe("after the service has ended", () => {
     renameSync(dirOf("acme"), join(outside, "moved"));
     renameSync(dirOf("globex"), dirOf("acme"));
     const again = new TenantService({ folder: service.folder });
-    expect(again.start()).rejects.toThrow(
+    await expect(again.start()).rejects.toThrow(
       /acme.*is a log of the tenant globex, and this one must be of the tenant acme: move it back to where it was/,
     );
   });

@@ -1,13 +1,13 @@
 import fs from "node:fs";
 import { join } from "node:path";
-import { type TenantName, TenantService } from "../support/tenant-service.ts";
+import { auditDirOf, type TenantName, TenantService } from "../support/tenant-service.ts";
 import { until } from "../support/until.ts";
 
 // Fills the file system of one tenant's log while the service runs, frees it again, and prints what calls were answered.
 // Runs where it may mount, in a namespace of its own.
 const ALL: readonly TenantName[] = [undefined, "acme", "globex"];
 const service = new TenantService();
-const dir = join(service.folder, "audit/tenants/acme");
+const dir = auditDirOf(service.folder, "acme");
 const filler = join(dir, "..", "acme-disk");
 
 async function answers(): Promise<string> {

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe } from "bun:test";
+import { AGENTS_SERVERS } from "../http/agents-servers.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { testIsolation } from "./isolation.ts";
 import type { TablesReader } from "./tables.ts";
@@ -34,5 +35,5 @@ describe.skipIf(native === undefined)("PostgreSQL", () => {
   });
   afterAll(() => server?.end());
 
-  for (const http of ["built-in", "fastify"] as const) testIsolation(http, { http, store, tables });
+  for (const http of AGENTS_SERVERS) testIsolation(http, { http, store, tables });
 });

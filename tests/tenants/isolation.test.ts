@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import type { Endpoint } from "../../src/http/endpoint.ts";
+import { AGENTS_SERVERS } from "../http/agents-servers.ts";
 import { CONSOLE_ENDPOINTS, ENDPOINTS } from "../http/server-parts.ts";
 import { testIsolation } from "./isolation.ts";
 import { ELSEWHERE, FOREIGN, READINGS } from "./probes.ts";
@@ -7,7 +8,7 @@ import { sqliteTables } from "./tables.ts";
 
 const store = async (): Promise<undefined> => undefined;
 
-for (const http of ["built-in", "fastify"] as const) {
+for (const http of AGENTS_SERVERS) {
   testIsolation(`SQLite, ${http}`, { http, store, tables: sqliteTables });
 }
 

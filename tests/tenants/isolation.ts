@@ -1,19 +1,20 @@
 import { beforeAll, describe, expect, test } from "bun:test";
+import type { AgentsServer } from "../http/agents-servers.ts";
 import { actAs, type Ids, unknownIds } from "./acts.ts";
 import { normal } from "./normal.ts";
 import { FOREIGN, type Probe, READINGS } from "./probes.ts";
 import { lastingRows, normalRows, TABLES, type TablesReader } from "./tables.ts";
 import { type Tenant, TenantsWorld } from "./tenants-world.ts";
 
-/** Where the same is true. */
+/** A server and a database that must isolate tenants. */
 export interface Setting {
-  readonly http: "built-in" | "fastify";
+  readonly http: AgentsServer;
   /** Returns the URL of an empty PostgreSQL database; undefined for files of SQLite. */
   readonly store: () => Promise<string | undefined>;
   readonly tables: TablesReader;
 }
 
-/** Two services: in one, acme has done everything before globex does anything; in the other, acme has done nothing. */
+/** Compares two services: in one, acme has done everything before globex does anything; in the other, acme has done nothing. */
 export function testIsolation(name: string, setting: Setting): void {
   describe(name, () => {
     let busy: Awaited<ReturnType<typeof seenByGlobex>>;
@@ -85,7 +86,7 @@ async function ask(world: TenantsWorld, tenant: Tenant, probes: readonly Probe[]
   return answers;
 }
 
-/** Without what depends on time. */
+/** Leaves out metrics that depend on time. */
 function metricsIn(body: unknown): unknown {
   return typeof body === "string"
     ? body.split("\n").filter((line) => !/^#|seconds|delay|_bytes|stc_webhook_/.test(line))
@@ -130,7 +131,7 @@ function journalOf(world: TenantsWorld, tenant: Tenant | undefined) {
   return world.journalOf(tenant).filter(({ type }) => !type.startsWith("webhook."));
 }
 
-/** What acme has. */
+/** Returns everything that acme has in its log, its rows and its system. */
 async function stateOf(world: TenantsWorld, tables: TablesReader) {
   return {
     entries: world.entriesOf("acme"),
@@ -140,7 +141,7 @@ async function stateOf(world: TenantsWorld, tables: TablesReader) {
   };
 }
 
-/** What acme itself is answered where its ids are named. */
+/** Returns the answers to acme itself where its ids are named. */
 async function ownOf(world: TenantsWorld, ids: Ids, haltId: string) {
   const { body } = await world.asOperator("acme", "GET", "/tools/notes_read/learning/progress");
   await world.asOperator("acme", "DELETE", `/halts/${haltId}`);
@@ -149,7 +150,7 @@ async function ownOf(world: TenantsWorld, ids: Ids, haltId: string) {
 
 const NAMING = FOREIGN.filter(({ names }) => names !== undefined);
 
-/** Those that name an id, numbered among themselves. */
+/** Returns the answers to requests that name an id, numbered among themselves. */
 function numbered(answers: Answers): Answers {
   return answers
     .map(([name, answer]) => [name.replace(/ \d+$/, ""), answer] as const)
@@ -157,7 +158,7 @@ function numbered(answers: Answers): Answers {
     .map(([name, answer], at) => [`${name} ${at}`, answer]);
 }
 
-/** The members whose text has a name. */
+/** Returns the texts in which the name occurs. */
 function named(seen: Readonly<Record<string, unknown>>, name: string): readonly string[] {
   return Object.values(seen)
     .flatMap((each) => (Array.isArray(each) ? each : [each]))

@@ -58,7 +58,7 @@ test.each([
   ["that adopts it", TENANTS, ["globex"], "changed"],
   ["whose own part is refused", broken, ["globex"], "refused"],
   ["without the issuer, whose own part is refused", broken, undefined, "refused"],
-])("ends cached tokens and waiting calls of a tenant %s", async (_title, tenants, names, outcome) => {
+])("the reload ends cached tokens and waiting calls of a tenant %s", async (_title, tenants, names, outcome) => {
   const [agent, operator] = [await tokenOf(FORMER, ["hello:say"]), await tokenOf(PEOPLE, ["approvals:decide"])];
   expect(await service.says({}, agent)).toBe("acme 1");
   const waiting = fetch(`${service.running.url}/call`, {

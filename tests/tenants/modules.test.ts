@@ -31,7 +31,7 @@ async function reload(by?: TenantName) {
 const COUNTS = 'calls.push(""); return { said: [version, calls.length].join(" ") };';
 const module = (version: string): string => `export const version = "${version}"; export const calls: string[] = [];\n`;
 
-/** Where a manifest may keep state, and the files that have it. */
+/** Places where a manifest may keep state, with the files that hold it. */
 const PLACES: readonly (readonly [
   place: string,
   before: string,

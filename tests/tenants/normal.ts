@@ -1,8 +1,8 @@
-/** Left out: when, how long, and hashes over what differs for these reasons. */
+/** Members that are left out: times, durations, and hashes over these. */
 const LEFT_OUT = new Set([
   ...["durationMs", "duration", "stages", "hash", "prev", "pid", "remainingMs"],
   ...["p50", "p95", "p99", "medianSeconds", "p90Seconds", "hastyShare", "quickApprovalShare"],
-  // Which words are fingerprints depends on a secret.
+  // A secret decides which words become fingerprints.
   "bytes",
   // Checkpoints are written once a second.
   ...["checkpoints", "covered", "compared"],

@@ -91,6 +91,8 @@ async function sessionIn(answer: Response): Promise<Halves & { readonly tenant: 
 
 describe("who signs in with OpenID", () => {
   test("is an operator of the tenant that the access token names, and of no other", async () => {
+    const signedIn = () => service.journalOf(undefined).filter(({ type }) => type === "console.signedIn");
+    const before = signedIn().length;
     const [ann, gus] = [await sessionIn(await signIn("ann")), await sessionIn(await signIn("gus"))];
     expect([ann.tenant, gus.tenant]).toEqual(["acme", "globex"]);
     const asked = await service.callTo("acme", "do_write", { headers: { prefer: "wait=0" } });
@@ -101,10 +103,10 @@ describe("who signs in with OpenID", () => {
     expect(await outcomeOf(await send(`${path}/decisions`, { ...gus, ...decision }))).toStartWith("404");
     expect(await outcomeOf(await send(`${path}/decisions`, { ...ann, ...decision }))).toBe("200");
     expect(await outcomeOf(await send("/tenants", ann))).toBe("404 ROUTE_NOT_FOUND");
-    const signedIn = service.journalOf(undefined).filter(({ type }) => type === "console.signedIn");
-    expect(signedIn.map(({ sub, by }) => [sub, by])).toEqual([
-      ["ann", "oidc"],
-      ["gus", "oidc"],
+    const lines = signedIn().slice(before);
+    expect(lines.map(({ sub, by, operatorTenant }) => [sub, by, operatorTenant])).toEqual([
+      ["ann", "oidc", "acme"],
+      ["gus", "oidc", "globex"],
     ]);
   });
 

@@ -44,7 +44,7 @@ async function countedBy(tenant: TenantName): Promise<readonly unknown[]> {
   return [body.halts.active, line?.slice(own.length)];
 }
 
-/** How a call to each of them ends. */
+/** Returns how a call to the service itself and to each tenant ends. */
 async function answers(tool = "do_read") {
   const replies = await Promise.all(ALL.map((tenant) => service.callTo(tenant, tool)));
   return replies.map(({ body }) => body.error?.code ?? body.result?.by ?? body.status);

@@ -2,7 +2,7 @@ import type { Loose, Reply } from "../support/asking-service.ts";
 import { type Ids, KEY, mcp, READ, relay, SESSION, TASKS } from "./acts.ts";
 import { CALLER, TENANTS, type Tenant, type TenantsWorld } from "./tenants-world.ts";
 
-/** What a tenant's agent and operator ask with ids that they have from elsewhere: a row for each endpoint, in the order in which they are asked. */
+/** Requests of a tenant's agent and operator with ids of another tenant: a row for each endpoint, in the order in which they are asked. */
 
 export interface Probe {
   readonly endpoint: string;
@@ -145,14 +145,14 @@ export const FOREIGN: readonly Probe[] = [
     body: () => ({ kind: "tool", tool: "nothing_real", reason: "drill" }),
   }),
   probe("operator", "DELETE /tools/:name/learning", undefined, { path: () => "/tools/notes_read/learning" }),
-  // Of the service alone.
+  // Endpoints of the service alone.
   probe("operator", "GET /tenants"),
   probe("operator", "GET /members"),
   probe("operator", "POST /reload"),
   ...TENANTS.map((tenant) =>
     probe("operator", "POST /halts", undefined, { body: () => ({ kind: "all", reason: "drill", tenant }) }),
   ),
-  // Of nobody: the answer is the service's.
+  // Endpoints that the service itself answers, also without a token.
   probe("anybody", "GET /healthz"),
   probe("anybody", "GET /readyz"),
   probe("anybody", "GET /metrics"),

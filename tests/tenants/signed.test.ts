@@ -6,7 +6,7 @@ import { jwtVerify } from "jose";
 import { createReceiptVerifier } from "../../src/approvals/receipts/receipt-verifier.ts";
 import { type TenantName, TenantService } from "../support/tenant-service.ts";
 
-/** What a service signs for others says which tenant it is about: assertions for systems, and receipts of decisions. */
+/** Assertions for systems and receipts of decisions, which the service signs, say which tenant they are about. */
 
 const ALL: readonly TenantName[] = [undefined, "acme", "globex"];
 const named = ALL.map((tenant) => [tenant ?? "the service itself", tenant] as const);

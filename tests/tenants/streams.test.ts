@@ -1,11 +1,12 @@
 import { describe, expect, test } from "bun:test";
+import { AGENTS_SERVERS, type AgentsServer } from "../http/agents-servers.ts";
 import { ENVELOPE, MODERN } from "../mcp/mcp-world.ts";
 import { until } from "../support/until.ts";
 import { actAs } from "./acts.ts";
 import { normal } from "./normal.ts";
 import { TenantsWorld } from "./tenants-world.ts";
 
-/** What the streams of one tenant carry while the other uses everything. */
+/** The streams of one tenant, while the other uses everything. */
 
 const SSE = { accept: "text/event-stream" };
 const LEGACY = { ...SSE, "mcp-protocol-version": "2025-11-25" };
@@ -54,7 +55,7 @@ interface Opened {
   readonly body?: unknown;
 }
 
-async function seenByGlobex(http: "built-in" | "fastify", isAcmeBusy: boolean) {
+async function seenByGlobex(http: AgentsServer, isAcmeBusy: boolean) {
   const world = new TenantsWorld();
   const opened: Stream[] = [];
   const open = async (path: string, asked: Opened): Promise<Stream> => {
@@ -95,7 +96,7 @@ async function seenByGlobex(http: "built-in" | "fastify", isAcmeBusy: boolean) {
   }
 }
 
-describe.each(["built-in", "fastify"] as const)("%s", (http) => {
+describe.each(AGENTS_SERVERS)("%s", (http) => {
   test("the streams of globex carry what they carry while acme does nothing, with the same event ids", async () => {
     const busy = await seenByGlobex(http, true);
     expect(busy).toEqual(await seenByGlobex(http, false));

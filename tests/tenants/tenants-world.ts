@@ -3,6 +3,7 @@ import { SignJWT } from "jose";
 import { z } from "zod";
 import { OPERATOR_PERMISSIONS } from "../../src/core/operator-permissions.ts";
 import { defineTool } from "../../src/index.ts";
+import type { AgentsServer } from "../http/agents-servers.ts";
 import { AskingService, type Loose, type Reply, type Sent } from "../support/asking-service.ts";
 import { auditEntries, journalEntries } from "../support/audit-files.ts";
 import type { TokenOrder } from "../support/live-tokens.ts";
@@ -21,16 +22,16 @@ export const CALLER = { issuer: AGENTS_ISSUER, subject: "agent-7" } as const;
 
 interface TenantsOptions {
   /** The HTTP server of the agents' listener. */
-  readonly http?: "built-in" | "fastify";
+  readonly http?: AgentsServer;
   /** URL of a PostgreSQL; default: files of SQLite. */
   readonly postgresUrl?: string | undefined;
 }
 
 /** A service with two tenants that have everything in common but their name: issuers, callers, tools, rules. */
 export class TenantsWorld extends AskingService {
-  /** What the tools of each tenant did, in order. */
+  /** Texts with which the tools of each tenant ran, in order. */
   readonly done: Record<Tenant, string[]> = { acme: [], globex: [] };
-  /** What each tenant's webhook was told. */
+  /** Messages to each tenant's webhook. */
   readonly notified: Record<Tenant, string[]> = { acme: [], globex: [] };
   readonly #platform = makeSigningKey("ES256", "platform-1");
   readonly #receiver = Bun.serve({
@@ -129,17 +130,8 @@ export class TenantsWorld extends AskingService {
   }
 
   /** Keeps answers that are not JSON as they are. A path can be a whole URL: of the console. */
-  override async send(method: string, path: string, { token, body, headers = {} }: Sent): Promise<Reply> {
-    const response = await fetch(new URL(path, this.url), {
-      method,
-      headers: {
-        ...(token !== undefined && { authorization: `Bearer ${token}` }),
-        ...(body !== undefined && { "content-type": "application/json" }),
-        ...headers,
-      },
-      ...(body !== undefined && { body: typeof body === "string" ? body : JSON.stringify(body) }),
-    });
-    const text = await response.text();
+  override async send(method: string, path: string, sent: Sent): Promise<Reply> {
+    const { response, text } = await this.exchange(method, new URL(path, this.url).href, sent);
     const isJson = response.headers.get("content-type")?.startsWith("application/json") === true;
     return { http: response.status, headers: response.headers, body: isJson ? JSON.parse(text) : text };
   }

@@ -1,8 +1,7 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
-import { join } from "node:path";
 import { journalEntries } from "../support/audit-files.ts";
 import { manifest, ReloadService } from "../support/reload-service.ts";
-import { type TenantName, TenantTokens } from "../support/tenant-service.ts";
+import { auditDirOf, type TenantName, TenantTokens } from "../support/tenant-service.ts";
 import { until } from "../support/until.ts";
 
 /** Slow: files are noticed by the operating system, in its own time. */
@@ -35,8 +34,7 @@ function saying(...wanted: readonly string[]): Promise<true> {
 
 /** Returns who has caused each change of a kind, in the log of the service or of a tenant. */
 function causes(tenant: TenantName, type: string): readonly unknown[] {
-  const folder = join(service.folder, "audit", ...(tenant === undefined ? [] : ["tenants", tenant]));
-  return journalEntries(folder).flatMap((line) => (line.type === type ? [line["by"]] : []));
+  return journalEntries(auditDirOf(service.folder, tenant)).flatMap((line) => (line.type === type ? [line["by"]] : []));
 }
 
 test("a changed file of one tenant is adopted by that tenant alone, and one that all have by all", async () => {

@@ -138,7 +138,7 @@ export function openPostgresWriter(url: string, options: WriterOptions): StoreWr
 
 /** Days after which one checkpoint of each day is kept, instead of one for nearly every second with a line. */
 const EVERY_CHECKPOINT_DAYS = 2;
-/** Checkpoints, and lines of a day that others still have, that are deleted at once. */
+/** Most checkpoints, or own lines of a day in which others have lines, that one statement deletes. */
 const DELETED_MAX = 100_000;
 
 class PostgresWriter {

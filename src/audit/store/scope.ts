@@ -6,7 +6,7 @@ export type StoreScope = "all" | { readonly tenant: string | undefined };
 
 /** Returns the condition that a line or a log is of this tenant; undefined: of the service itself. */
 export function isOfTenant(tenant: string | undefined): SqlText {
-  // Of a service itself: missing in lines, empty in logs.
+  // The service's own lines have no tenant, and its logs an empty one.
   return tenant === undefined ? sql`(tenant IS NULL OR tenant = ${""})` : sql`tenant = ${storable(tenant)}`;
 }
 

@@ -18,7 +18,7 @@ export interface StoreWriter {
 export interface WriterOptions {
   /** Lines of older days are not stored, and deleted. */
   readonly retentionDays: number | undefined;
-  /** Whose lines are deleted: those of this tenant, or of the service itself. Several may fill one store. */
+  /** The tenant whose old lines are deleted; undefined: the service itself. Several may fill one store. */
   readonly tenant?: string | undefined;
 }
 

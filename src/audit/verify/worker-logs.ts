@@ -8,7 +8,7 @@ import type { JournalLine } from "../journal/journal.ts";
 import { isTenantFolder, type LogFolder, logsIn, tenantFolder, tenantLogsIn, workerFolder, workerOf } from "../logs.ts";
 import { parseLine } from "../query/view.ts";
 
-/** Whether the logs below an audit directory are those that its workers and tenants wrote: a chain says nothing about other logs. */
+/** Checks that the logs below an audit directory are those that its workers and tenants wrote: a chain says nothing about other logs. */
 
 /** A start of the service that is refused ends with this code. A worker may have made no log by then. */
 const START_REFUSED = 78;

@@ -100,7 +100,7 @@ function isHaltOf({ kind, issuer, subject, tenant }: HaltListed, { sub, iss }: C
   return kind === "caller" && subject === sub && issuer === iss && tenant === undefined;
 }
 
-/** Says who has set a halt: in a tenant, not which of the service's operators. */
+/** Names the operator who set a halt. In a tenant, operators of the service have no names. */
 export function HaltedBy({ sub, iss }: Pick<CallerName, "iss"> & { readonly sub: string | undefined }): VNode {
   return sub === undefined ? <>the service's operators</> : <Party sub={sub} iss={iss} />;
 }

@@ -108,7 +108,7 @@ export class HubStream {
       const stream = await connection.open(attempt.signal);
       this.#offset = Number.NEGATIVE_INFINITY;
       this.#now = 0;
-      // The stream may be of another hub, and the member may be another tenant's since.
+      // Another hub may answer, and the member may belong to another tenant now.
       this.#values.clear();
       const reader = new EventReader(HUB_BYTES_MAX);
       for await (const piece of stream.body) {

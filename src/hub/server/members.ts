@@ -25,7 +25,7 @@ export interface MemberRule {
 export interface MembersOptions {
   /** Read at each request. */
   readonly rules: () => readonly MemberRule[];
-  /** The issuers of callers for a rule without `issuers`. `tenant`: of the rule. */
+  /** Returns the issuers of callers for a rule of this tenant without `issuers`. */
   readonly issuers: (tenant: string | undefined) => readonly string[];
   /** Verifies workload tokens. */
   readonly tokens: Pick<CallerVerifier, "verify"> | undefined;

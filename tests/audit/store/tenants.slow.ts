@@ -27,7 +27,7 @@ import { auditDirOf, type TenantName, TenantService } from "../../support/tenant
 import { until } from "../../support/until.ts";
 import { keys, writeLog } from "../support/chained-log.ts";
 
-/** One store that the logs of a service and of its tenants fill. Who is bound to one of them gets nothing of the others. */
+/** One store that the logs of a service and of its tenants fill. A reader that is bound to one of them gets nothing of the others. */
 
 const native = findPostgres();
 const folder = mkdtempSync(join(tmpdir(), "stc-store-tenants-"));
@@ -133,7 +133,7 @@ describe.skipIf(native === undefined)("a store that several tenants share", () =
     for (const [other, dir] of evidence.entries()) {
       const proof = store.prove(`${logIdIn(dir, "calls")}:3`);
       if (other === at) expect((await proof).index).toBe(3);
-      else expect(proof).rejects.toThrow("the store holds no line of seq 3");
+      else await expect(proof).rejects.toThrow("the store holds no line of seq 3");
     }
   });
 
@@ -264,7 +264,7 @@ describe.skipIf(native === undefined)("a store that several tenants share", () =
     await server.send("UPDATE audit_checkpoints SET seen_ms = 0", "retention");
     const [before, notes] = await counts();
     expect([before, await days()]).toEqual([{ "": 27, acme: 27, globex: 27 }, 4]);
-    /** What its exporter does with the next line. */
+    /** Exports one more line of the tenant's log, which deletes its old days. */
     const retain = async (tenant: TenantName, at: number) => {
       const dir = written[at] ?? "";
       const log = logIdIn(dir, "calls");

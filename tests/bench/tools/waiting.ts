@@ -1,7 +1,7 @@
 import { defineTool } from "safe-tool-call";
 import { z } from "zod";
 
-/** Takes its time, without using any. */
+/** Answers after a time, without using the processor meanwhile. */
 export const waiting = defineTool({
   name: "bench_wait",
   description: "Answer later",

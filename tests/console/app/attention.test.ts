@@ -184,7 +184,7 @@ test("halts say what they stop; a halt of everything comes before the others", (
     { ...halt, kind: "caller", issuer: "i", subject: "agent-7" },
     { ...halt, kind: "all" },
     { ...halt, kind: "all", tenant: "acme" },
-    // Of the service, in a tenant.
+    // Halts of the service, as operators of a tenant see them.
     ...["caller", "session"].map((kind) => ({ ...halt, kind, setBy: undefined, reason: undefined, ofService: true })),
   ];
   expect(texts("Halts", { halts, state: { scope: "shared", status: "stale", active: 2 } })).toEqual([

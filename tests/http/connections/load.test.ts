@@ -159,7 +159,7 @@ describe.each(AGENTS_SERVERS)("with the HTTP server %s", (http) => {
         shedding.measure();
       }
     };
-    /** Of so many calls that come one after another in the same turn, each of which takes so long. */
+    /** Returns how many calls are accepted that come one after another in the same turn and take `callMs` each. */
     const taken = (callMs: number, shedder: Shedder = shedding, calls = 1_000): number => {
       let count = 0;
       for (let made = 0; made < calls; made += 1) {

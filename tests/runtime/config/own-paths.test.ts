@@ -57,9 +57,9 @@ test("agents of the service and of each tenant reach the SQLite file of none", (
   );
   const stores = (of: typeof config): readonly string[] =>
     ownPaths(of).flatMap(({ path }) => (path.endsWith(".sqlite") ? [relative(join(root, "var"), path)] : []));
-  const FILES = ["approvals.acme.sqlite", "approvals.globex.sqlite", "approvals.sqlite"];
-  for (const of of [config, ...tenantConfigs(config)]) {
-    expect([...new Set(stores(of))].toSorted()).toEqual(FILES);
+  const files = ["approvals.acme.sqlite", "approvals.globex.sqlite", "approvals.sqlite"];
+  for (const each of [config, ...tenantConfigs(config)]) {
+    expect([...new Set(stores(each))].toSorted()).toEqual(files);
   }
 });
 

@@ -28,14 +28,10 @@ describe("a tenant", () => {
   test("has only what it writes of what a tenant may reach", () => {
     const service = {
       systems: { lists: { names: ["one"] } },
-      commands: { allow: { git: "/usr/bin/git" } },
       approvals: { store: "sqlite://./a.sqlite", receiptKeyFile: "./receipts.pem" },
       audit: { dir: "./audit", checkpointKeyFile: "./own.key", export: [] },
     };
-    const { tools, systems, approvals, audit } = acme(
-      {},
-      { systems: service.systems, approvals: service.approvals, audit: service.audit },
-    );
+    const { tools, systems, approvals, audit } = acme({}, service);
     expect([tools, systems, approvals.receiptKeyFile, audit.checkpointKeyFile]).toEqual([
       ["./acme"],
       {},

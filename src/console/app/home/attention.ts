@@ -154,7 +154,7 @@ function stoppedText({ kind, tool, system, subject: caller, session }: Omit<Halt
     all: "All calls are",
     tool: `The tool ${nameInSentence(tool ?? "")} is`,
     system: `The system ${nameInSentence(system ?? "")} is`,
-    // A tenant's operators see only names of their own.
+    // In a tenant, a halt of the service for all tenants names no caller and no session.
     caller: caller === undefined ? "A caller is" : `The caller ${nameInSentence(caller)} is`,
     session: session === undefined ? "A session is" : `The session ${session} is`,
   };

@@ -154,7 +154,7 @@ interface TargetProps extends Names, Pick<HaltListed, "cancelRunning"> {
 /** Returns in words which calls are halted. */
 function Target({ kind, cancelRunning, ...names }: TargetProps): VNode {
   const named = names.tool ?? names.system ?? names.session;
-  // A tenant's operators see only names of their own.
+  // In a tenant, a halt of the service for all tenants names no caller and no session.
   const isNameless = kind !== "all" && (named ?? names.subject) === undefined;
   return (
     <span>

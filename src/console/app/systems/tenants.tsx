@@ -47,7 +47,7 @@ function List(): VNode {
   );
 }
 
-/** Puts first what needs somebody. */
+/** Puts the tenants that need an operator's attention first. */
 function inOrder(tenants: readonly TenantShown[]): readonly TenantShown[] {
   const isFine = ({ audit, halted, configuration }: TenantShown): boolean =>
     audit === "ok" && !halted && (configuration?.problems ?? 0) === 0;
