@@ -13,8 +13,8 @@ import { MethodRoom, Methods } from "../../hub/server/methods.ts";
 import { RefusalLines } from "../../hub/server/refusal-lines.ts";
 import { type Served, ServedTenants } from "../../hub/server/served-tenants.ts";
 import { Streams } from "../../hub/server/streams.ts";
-import { speaksFor } from "../../pipeline/identity/tenant-claim.ts";
 import type { Config } from "../config/config.ts";
+import { agentIssuers } from "../config/tenants.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import type { HubSettings } from "./hub-settings.ts";
 import type { HubMembers, HubShare, SeenMembers, TenantHub } from "./hub-share.ts";
@@ -60,8 +60,7 @@ export async function openHub(config: Config, parts: HubParts): Promise<RunningH
   const served = new ServedTenants(servedOf({ ...parts, operations: withMemberHalts(parts.operations) }));
   const members = new Members({
     rules: () => inUse.hub?.members ?? [],
-    issuers: (tenant) =>
-      inUse.jwt.issuers.filter((issuer) => !issuer.operators && speaksFor(issuer, tenant)).map(({ issuer }) => issuer),
+    issuers: (tenant) => agentIssuers({ jwt: inUse.jwt, tenant, hub: undefined }).map(({ issuer }) => issuer),
     tokens,
     clock,
   });
