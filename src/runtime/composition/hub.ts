@@ -29,7 +29,7 @@ interface HubParts extends HubShare, Pick<Capabilities, "clock" | "monotonic">, 
 
 /** The end of a hub to which members connect. */
 export interface RunningHub extends SeenMembers {
-  /** Answers the members of a tenant from now on. Until then, they are told to come again. */
+  /** Answers the members of a tenant from now on. Until then, they are asked to reconnect. */
   serve(tenant: string, share: HubShare): TenantHub;
   /** `https://host:port` with the actual port. */
   readonly url: string;
