@@ -6,7 +6,7 @@ import { type Connection, connect } from "../runtime/composition/connections.ts"
 import { roleNotes } from "../runtime/composition/roles.ts";
 import { clock, type Parts } from "../runtime/composition/wiring.ts";
 import type { Config } from "../runtime/config/config.ts";
-import { problemOf, tenantConfigs } from "../runtime/config/tenants.ts";
+import { ownJwt, problemOf, tenantConfigs } from "../runtime/config/tenants.ts";
 import { type MatrixRow, matrixOf, protectionNotes } from "../runtime/inventory/inventory.ts";
 import type { VerdictRow } from "../runtime/replay/matrix.ts";
 import { type ConfigurationOptions, configuration, withParts, withPartsOf } from "./configuration.ts";
@@ -181,11 +181,12 @@ function notesOf({ registry, loaded, report, points }: Parts): readonly string[]
   ];
 }
 
-function approvalNotes({ approvals, jwt }: Config, tools: readonly Tool[]): readonly string[] {
+function approvalNotes(config: Config, tools: readonly Tool[]): readonly string[] {
+  const { approvals } = config;
   const canAsk = approvals.store !== undefined || approvals.storeUrlFile !== undefined;
   const asking = tools.filter(({ classification }) => classification !== "read").map(({ name }) => name);
   return [
-    ...(canAsk && !jwt.issuers.some(({ operators }) => operators)
+    ...(canAsk && !ownJwt(config).issuers.some(({ operators }) => operators)
       ? ["approvals: nobody can decide: no issuer in jwt.issuers has operators: true"]
       : []),
     ...(!canAsk && asking.length > 0

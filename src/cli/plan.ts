@@ -4,6 +4,7 @@ import type { RegisteredTool } from "../core/evidence.ts";
 import type { CallerContext, ExecutionPlan, Tool } from "../core/types.ts";
 import type { Parts } from "../runtime/composition/wiring.ts";
 import type { Config } from "../runtime/config/config.ts";
+import { agentIssuers, callersTenant } from "../runtime/config/tenants.ts";
 import { argumentsIn } from "./arguments.ts";
 import { type ConfigurationOptions, findTool, withParts } from "./configuration.ts";
 import { CommandError, EXIT, print, wrongUsage } from "./output.ts";
@@ -39,8 +40,8 @@ export async function plan(tool: string, args: string, options: PlanOptions): Pr
 }
 
 /** The caller of a call that nobody makes, with the permissions that the configuration gives it, or else those of the tool. */
-function callerOf({ permissions }: Tool, { jwt }: Config, { sub, iss, askExternal }: PlanOptions): CallerContext {
-  const agents = jwt.issuers.filter(({ operators }) => !operators);
+function callerOf({ permissions }: Tool, config: Config, { sub, iss, askExternal }: PlanOptions): CallerContext {
+  const agents = agentIssuers(config);
   const [only] = agents;
   const named = iss === undefined && agents.length === 1 ? only : agents.find(({ issuer }) => issuer === iss);
   if (askExternal === true && sub === undefined) return wrongUsage("--ask-external needs --sub");
@@ -52,6 +53,7 @@ function callerOf({ permissions }: Tool, { jwt }: Config, { sub, iss, askExterna
   return {
     issuer: named?.issuer ?? "(issuer)",
     subject: sub ?? "(subject)",
+    tenant: callersTenant(config),
     permissions: held,
     actors: [],
     expiresAt: Number.POSITIVE_INFINITY,

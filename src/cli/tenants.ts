@@ -1,5 +1,6 @@
 import { tenantLogLine } from "../audit/verify/worker-logs.ts";
 import { Capacity } from "../core/capacity.ts";
+import { present } from "../core/present.ts";
 import type { ServedTenant } from "../http/server-options.ts";
 import { Tenants } from "../http/tenants.ts";
 import type { BuildModules } from "../modules.ts";
@@ -83,7 +84,7 @@ export async function openWithTenants(config: Config, { modules, readAgain, prep
   return { composition, tenants };
 }
 
-/** Returns the parts of the open service that one of its tenants uses besides its own. */
+/** Returns the parts of the open service that one of its tenants uses in addition to its own. */
 function sharedWith(name: string, { service: { halts, hubListener } }: Composition): Hooks {
   return {
     serviceHalts: halts.forTenant(name),
@@ -115,7 +116,7 @@ function readingOf(name: string, readAgain: ReadAgain): ReadAgain {
   return async () => tenantConfigOf(await keepingTenantsFor(name, async () => readAgain()), name);
 }
 
-/** Returns a reload whose problems name no files: some are others', with the names of other tenants in their paths. */
+/** Returns a reload whose problems name no paths, which can contain the names of other tenants. */
 function withoutPaths(reload: NonNullable<Composition["service"]["reload"]>): typeof reload {
   return async (...asked) => {
     const reloaded = await reload(...asked);
@@ -124,8 +125,8 @@ function withoutPaths(reload: NonNullable<Composition["service"]["reload"]>): ty
 }
 
 /** Returns the name of the tenant whose configuration this is. */
-function nameOf({ tenant = "" }: Config): string {
-  return tenant;
+function nameOf({ tenant }: Config): string {
+  return present(tenant, "the name of a tenant");
 }
 
 interface RunningParts {

@@ -26,8 +26,8 @@ const DEVELOPMENT_PERMISSIONS: readonly string[] = Object.entries(OPERATOR_PERMI
 /** A call that waits for an approval ends with its token. */
 const DEVELOPMENT_TOKEN_SECONDS = 3_600;
 
-/** The claims that the other options set, or that would make the token another one. */
-const OTHER_CLAIMS: readonly string[] = ["iss", "sub", "aud", "exp", "nbf", "iat", "sid", "permissions"];
+/** Registered claims, and those of other options: `--claim` cannot set them. */
+const RESERVED_CLAIMS: readonly string[] = ["iss", "sub", "aud", "exp", "nbf", "iat", "sid", "permissions"];
 
 const VISIBLE = /^[\x21-\x7e]{1,128}$/;
 
@@ -52,8 +52,8 @@ export async function token({
     return wrongUsage("no service would accept this permission: 1 to 128 visible characters, no space");
   }
   const claims = claim.map((each) => /^([^=]+)=(.*)$/s.exec(each)?.slice(1) ?? []);
-  if (claims.some(([name = ""]) => name === "" || OTHER_CLAIMS.includes(name))) {
-    return wrongUsage(`a claim is name=text, and not one of ${OTHER_CLAIMS.join(", ")}`);
+  if (claims.some(([name = ""]) => name === "" || RESERVED_CLAIMS.includes(name))) {
+    return wrongUsage(`a claim is name=text, and not one of ${RESERVED_CLAIMS.join(", ")}`);
   }
   if (keys === undefined && !isClone()) return wrongUsage(`${NO_DEVELOPMENT} and give --keys`);
   const directory = keys ?? (await import("./development/environment.ts")).DEVELOPMENT_DIRECTORY;

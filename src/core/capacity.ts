@@ -11,7 +11,7 @@ export interface CapacityShare {
  * A number that the services of a process share, such as that of calls at once. Each tenant is one of these services.
  * Half of it is reserved in equal shares; the other half is for whoever comes first. A service takes what is for everybody only while
  * its own share is in use, so that no other service can hold a part of that share. Rejected: equal shares of the whole, which leave
- * most of the process unused while few tenants call; no shares, where slow calls of one tenant hold every place.
+ * most of the process unused while few tenants call; no shares, where slow calls of one tenant occupy all of it.
  *
  * After a reload with a smaller maximum, each service has its new share immediately. What is in use stays in use: until as much has
  * been released as is over the new maximum, the shares come in addition to it.

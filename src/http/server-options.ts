@@ -68,7 +68,7 @@ export interface TenantDispatch {
   readonly sessions: SessionSource | undefined;
   /** Answers with the tenant that the request names; with `own` when it names none. */
   answer(exchange: HttpExchange, own: AnswerFunction): Promise<EndpointAnswer>;
-  /** Ends what waits. */
+  /** Ends waiting requests, such as long polls and streams. */
   close(): void;
   /** Runs what endpoints left for the end, after the last request. */
   closed(): Promise<void>;

@@ -122,8 +122,8 @@ class Dispatch implements TenantDispatch {
   }
 
   /**
-   * Returns whether a request comes from a caller of those whom it names. Others do not even learn that the tenant exists. A source
-   * with too many wrong tokens gets none verified here either.
+   * Returns whether a request comes from a caller of the service that it names. Others do not even learn that the tenant exists. No
+   * token of a source with too many wrong ones is verified here either.
    */
   async #isCallerOf(
     { callers }: Asked,
@@ -146,7 +146,7 @@ class Dispatch implements TenantDispatch {
     return false;
   }
 
-  /** Tokens that merely name a tenant must not delay those of its callers: whoever sends a new one waits behind other new ones. */
+  /** Requests with a token that nobody has verified yet have a turn of their own: forged tokens delay only other new ones. */
   #turnOf({ turn, callers }: Asked, { headers }: ReceivedRequest): RequestTurn {
     const { authorization } = headers;
     return authorization === undefined || callers.knows(authorization) ? turn : this.#unverified;

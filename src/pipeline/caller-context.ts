@@ -119,7 +119,7 @@ interface CheckedToken {
   /** Thumbprint of the certificate without which the token is invalid. */
   readonly boundTo: string | undefined;
   readonly operators: boolean;
-  /** By which the token named the tenant. */
+  /** The choice by which the token named the tenant. After a reload there is another one, and the token is verified again. */
   readonly choice: TenantChoice | undefined;
   readonly fromMs: number;
   readonly untilMs: number;

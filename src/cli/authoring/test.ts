@@ -11,6 +11,7 @@ import { permissionsFor } from "../../pipeline/built-in-points.ts";
 import { readInput } from "../../pipeline/schema-validator.ts";
 import type { Parts } from "../../runtime/composition/wiring.ts";
 import { type Config, pathFrom } from "../../runtime/config/config.ts";
+import { agentIssuers, callersTenant } from "../../runtime/config/tenants.ts";
 import { judge } from "../../runtime/replay/judge.ts";
 import { type ConfigurationOptions, configuration } from "../configuration.ts";
 import { filterSample, type ShownAnswer, tried, Withheld } from "../filter.ts";
@@ -183,11 +184,12 @@ class Tester {
 
   #caller(input: unknown, { permissions }: CallFixture): CallerContext {
     const { config, found } = this.#with;
-    const issuer = config.jwt.issuers.find(({ operators }) => !operators)?.issuer ?? "(issuer)";
+    const issuer = agentIssuers(config)[0]?.issuer ?? "(issuer)";
     const needed = tried(() => permissionsFor(found.tool, input));
     const all = input instanceof Error || needed instanceof Error ? found.tool.permissions.required : needed;
     const held = permissions ?? all;
-    return { issuer, subject: "stc-test", permissions: held, actors: [], expiresAt: Number.MAX_SAFE_INTEGER };
+    const caller = { issuer, subject: "stc-test", tenant: callersTenant(config), permissions: held, actors: [] };
+    return { ...caller, expiresAt: Number.MAX_SAFE_INTEGER };
   }
 
   async #plan(input: unknown, { lookups, plan: expected }: CallFixture): Promise<Planned> {

@@ -10,6 +10,7 @@ import { MODULES } from "../../modules.ts";
 import type { Parts } from "../../runtime/composition/wiring.ts";
 import { assemble } from "../../runtime/composition/wiring.ts";
 import type { Config } from "../../runtime/config/config.ts";
+import { agentIssuers, callersTenant } from "../../runtime/config/tenants.ts";
 import { judge } from "../../runtime/replay/judge.ts";
 import { argumentsIn } from "../arguments.ts";
 import { type ConfigurationOptions, configuration, findTool } from "../configuration.ts";
@@ -88,12 +89,13 @@ async function confirm({ tool }: RegisteredTool, { yes }: TryOptions): Promise<v
 }
 
 /** Returns a caller with every permission that the tool may need. */
-function callerFor({ tool }: RegisteredTool, { jwt }: Config, { sub }: TryOptions): CallerContext {
+function callerFor({ tool }: RegisteredTool, config: Config, { sub }: TryOptions): CallerContext {
   const { required, elevatedIf } = tool.permissions;
-  const issuer = jwt.issuers.find(({ operators }) => !operators)?.issuer ?? "(issuer)";
+  const [first] = agentIssuers(config);
   return {
-    issuer,
+    issuer: first?.issuer ?? "(issuer)",
     subject: sub ?? "stc-try",
+    tenant: callersTenant(config),
     actors: [],
     expiresAt: Number.MAX_SAFE_INTEGER,
     permissions: [...required, ...(elevatedIf?.required ?? [])],

@@ -3,6 +3,7 @@ import { logsIn } from "../../audit/logs.ts";
 import { errorText } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
+import { present } from "../../core/present.ts";
 import { BOUNDED_TEXT_LIMITS, parseStrictJson } from "../../core/strict-json.ts";
 import { endedWithin, resultWithin } from "../../core/time-limits.ts";
 import type { EpochMs } from "../../core/types.ts";
@@ -58,7 +59,7 @@ export async function openDeployment(options: DeploymentOptions): Promise<Deploy
 /** Returns the same for each tenant of the service. */
 export function deploymentsOfTenants({ config }: Deployment, options: DeploymentOptions) {
   return (config === undefined ? [] : tenantConfigs(config)).map((own) => ({
-    tenant: own.tenant ?? "",
+    tenant: present(own.tenant, "the name of a tenant"),
     deployment: deploymentOf({ config: own, problems: [] }, options),
   }));
 }

@@ -199,9 +199,9 @@ export type ToolSummary = ReadonlyDeep<z.output<typeof summary>>;
 export type ToolDetails = ReadonlyDeep<z.output<typeof details>>;
 export type ToolCatalog = ReadonlyDeep<z.output<typeof catalog>>;
 export type SystemsShown = ReadonlyDeep<z.output<typeof systems>>;
-/** A system, as operators see it. */
 /** The service's part in a fleet: the bundle of a member, the members of a hub; and its tenants. */
 export type FleetShown = Pick<SystemsShown, "bundle" | "members" | "tenants">;
+/** A system, as operators see it. */
 export type SystemShown = SystemsShown["systems"][number];
 export type ConfigurationShown = ReadonlyDeep<z.output<typeof configuration>>;
 

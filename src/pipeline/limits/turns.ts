@@ -39,7 +39,7 @@ export class Turns {
   }
 
   #next(requests: Requests): Promise<void> | undefined {
-    this.#end();
+    this.#deferNext();
     if (requests.begun < REQUESTS_PER_TURN) {
       requests.begun += 1;
       requests.noteWait(0);
@@ -50,8 +50,8 @@ export class Turns {
     return promise;
   }
 
-  /** Lets the next turn begin once this one has ended. */
-  #end(): void {
+  /** Lets the next turn begin after the event loop has read from the sockets again. */
+  #deferNext(): void {
     if (this.#isDeferred) return;
     this.#isDeferred = true;
     this.#defer(() => this.#begin());
@@ -68,7 +68,7 @@ export class Turns {
         begin();
       }
     }
-    if (this.#services.some(({ begun }) => begun > 0)) this.#end();
+    if (this.#services.some(({ begun }) => begun > 0)) this.#deferNext();
   }
 }
 

@@ -18,6 +18,7 @@ import type { ReviewObserver } from "../../pipeline/identity/token-review.ts";
 import { createPolicyEvaluator, type PolicyEvaluator } from "../../pipeline/policy-points.ts";
 import { createRegistry, type Registry } from "../../pipeline/registry.ts";
 import { type Config, liveKeys } from "../config/config.ts";
+import { callersTenant } from "../config/tenants.ts";
 import { forgetModules } from "../manifests/fresh-modules.ts";
 import { loadTools } from "../manifests/loader.ts";
 import { argsDigestOf, identityOf, type LoadedTools } from "../manifests/sources.ts";
@@ -163,7 +164,7 @@ async function readParts(
       : attempt(problems, () =>
           createCallerVerifier({
             issuers,
-            tenant: config.tenant ?? config.hub?.tenant,
+            tenant: callersTenant(config),
             choice: capabilities.choice,
             clock: now,
             former,

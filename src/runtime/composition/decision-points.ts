@@ -12,6 +12,7 @@ import type { Detector } from "../../detection/sensitive.ts";
 import { withoutSecrets } from "../../pipeline/redactor.ts";
 import { type Config, entriesOf, pathFrom } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
+import { callersTenant } from "../config/tenants.ts";
 import { watchFiles } from "../config/watched-files.ts";
 import type { Modules } from "../module-types.ts";
 import type { KindCapabilities } from "./targets.ts";
@@ -57,7 +58,7 @@ export class DecisionPoints {
       );
       if (opened === undefined) continue;
       const tally = parts.former?.tallyOf(entry.name) ?? new PointTally();
-      points.push(new Point(opened, { ...optionsOf(entry, kind, parts), tenant: config.tenant, tally }));
+      points.push(new Point(opened, { ...optionsOf(entry, kind, parts), tenant: callersTenant(config), tally }));
     }
     return new DecisionPoints(points);
   }

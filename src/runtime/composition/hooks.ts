@@ -43,9 +43,9 @@ export interface Hooks {
   readonly capacity?: Capacity | undefined;
   /** Returns the state of the fleet's bundle, which a member tells its hub. */
   readonly bundle?: (() => BundleFact | undefined) | undefined;
-  /** Which tenant a request names by the issuers that the service uses now, for one of its tenants; undefined in the service itself. */
+  /** Returns the choice of tenants by the issuers that the service uses now, for one of its tenants; undefined in the service itself. */
   readonly choice?: (() => TenantChoice) | undefined;
-  /** The halts of the service in one of its tenants, which they stop, too; undefined in the service itself. */
+  /** The halts of the service that also stop calls of this tenant; undefined in the service itself. */
   readonly serviceHalts?: ServiceHalts | undefined;
   /** Lets the hub of the service serve the members of one of its tenants; undefined in the service itself. */
   readonly serviceHub?: ((share: HubShare) => TenantHub) | undefined;

@@ -27,6 +27,6 @@ export interface SeenMembers extends HubMembers<TenantMember> {
 
 /** A tenant's part of a hub. */
 export interface TenantHub extends SeenMembers {
-  /** Ends the streams. Members of the tenant are told to come again. */
+  /** Ends the streams. Members of the tenant are asked to reconnect. */
   close(): void;
 }

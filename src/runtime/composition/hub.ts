@@ -13,8 +13,8 @@ import { MethodRoom, Methods } from "../../hub/server/methods.ts";
 import { RefusalLines } from "../../hub/server/refusal-lines.ts";
 import { type Served, ServedTenants } from "../../hub/server/served-tenants.ts";
 import { Streams } from "../../hub/server/streams.ts";
-import { speaksFor } from "../../pipeline/identity/tenant-claim.ts";
 import type { Config } from "../config/config.ts";
+import { agentIssuers } from "../config/tenants.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import type { HubSettings } from "./hub-settings.ts";
 import type { HubMembers, HubShare, SeenMembers, TenantHub } from "./hub-share.ts";
@@ -29,7 +29,7 @@ interface HubParts extends HubShare, Pick<Capabilities, "clock" | "monotonic">, 
 
 /** The end of a hub to which members connect. */
 export interface RunningHub extends SeenMembers {
-  /** Answers the members of a tenant from now on. Until then, they are told to come again. */
+  /** Answers the members of a tenant from now on. Until then, they are asked to reconnect. */
   serve(tenant: string, share: HubShare): TenantHub;
   /** `https://host:port` with the actual port. */
   readonly url: string;
@@ -60,8 +60,7 @@ export async function openHub(config: Config, parts: HubParts): Promise<RunningH
   const served = new ServedTenants(servedOf({ ...parts, operations: withMemberHalts(parts.operations) }));
   const members = new Members({
     rules: () => inUse.hub?.members ?? [],
-    issuers: (tenant) =>
-      inUse.jwt.issuers.filter((issuer) => !issuer.operators && speaksFor(issuer, tenant)).map(({ issuer }) => issuer),
+    issuers: (tenant) => agentIssuers({ jwt: inUse.jwt, tenant, hub: undefined }).map(({ issuer }) => issuer),
     tokens,
     clock,
   });

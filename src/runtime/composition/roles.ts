@@ -9,9 +9,10 @@ import { serviceAccountOf } from "../../pipeline/identity/profiles.ts";
 import { type RoleBinding, RoleBindings } from "../../pipeline/identity/roles.ts";
 import type { Config } from "../config/config.ts";
 import { claimsOf, issuerOf, ROLE_PERMISSIONS_MAX, type WrittenBinding } from "../config/roles.ts";
+import { ownJwt } from "../config/tenants.ts";
 import type { LoadedTools } from "../manifests/sources.ts";
 
-type Sections = Pick<Config, "roles" | "bindings" | "jwt">;
+type Sections = Pick<Config, "roles" | "bindings" | "jwt" | "tenant" | "hub">;
 type Issuer = Config["jwt"]["issuers"][number];
 
 /** A binding with what it refers to. */
@@ -193,9 +194,10 @@ function identityOf({ role, issuer, isForOperators, callers }: ResolvedBinding):
  * Notes the tools that nobody can call. Only where that is certain: no agents' issuer puts permissions into its tokens, so tables,
  * certificates and bindings say everything. The bindings together count, because one caller may hold several roles.
  */
-function unreachable({ jwt }: Sections, tools: readonly Tool[], all: readonly ResolvedBinding[]): readonly string[] {
+function unreachable(config: Sections, tools: readonly Tool[], all: readonly ResolvedBinding[]): readonly string[] {
   const bindings = all.filter(({ isForOperators }) => !isForOperators);
-  const agents = jwt.issuers.filter(({ operators }) => !operators);
+  const { issuers, clientCertificates } = ownJwt(config);
+  const agents = issuers.filter(({ operators }) => !operators);
   if (agents.some(({ subjectPermissions, profile }) => subjectPermissions === undefined && profile !== "kubernetes"))
     return [];
   const holdings = [
@@ -203,7 +205,7 @@ function unreachable({ jwt }: Sections, tools: readonly Tool[], all: readonly Re
       const bound = bindings.filter((binding) => binding.issuer === issuer).flatMap(({ permissions }) => permissions);
       return [bound, ...Object.values(subjectPermissions).map((held) => [...held, ...bound])];
     }),
-    ...jwt.clientCertificates.map(({ issuer, permissions }) => [
+    ...clientCertificates.map(({ issuer, permissions }) => [
       ...permissions,
       ...bindings.filter((binding) => binding.issuer === issuer).flatMap((binding) => binding.permissions),
     ]),

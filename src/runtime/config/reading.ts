@@ -13,7 +13,7 @@ import {
   tenantProblems,
   withoutTenantSections,
 } from "./tenant-problems.ts";
-import type { WrittenTenant } from "./tenant-sections.ts";
+import { type WrittenTenant, withoutNull } from "./tenant-sections.ts";
 
 /** Reads a configuration as it is written: with the variables of the environment, and one configuration for each tenant. */
 
@@ -115,10 +115,7 @@ export function readServer(written: unknown, { environment, origin }: ReadOption
 
 function withOverrides(written: unknown, environment: Environment): unknown {
   if (typeof written !== "object" || written === null || Array.isArray(written)) return written;
-  // In YAML a section whose keys are all commented out is null.
-  const config: Record<string, unknown> = Object.fromEntries(
-    Object.entries(written).filter(([, section]) => section !== null),
-  );
+  const config: Record<string, unknown> = { ...withoutNull({ ...written }) };
   for (const { variable, path, read } of environmentOverrides) {
     const value = environment[variable];
     if (value === undefined || value === "") continue;

@@ -5,7 +5,7 @@ import type { Section } from "./tenant-sections.ts";
 export interface ReadTenant<Read> {
   readonly name: string;
   readonly config?: Read | undefined;
-  /** With the name of the configuration's file. */
+  /** Messages, each with the name of the configuration's file. */
   readonly problems: readonly string[];
 }
 

@@ -40,7 +40,7 @@ export function derivedTenants(written: unknown): readonly WrittenTenant[] {
     .map(([name]) => writtenTenant(service, name));
 }
 
-/** In YAML, a section whose keys are all commented out is null. */
+/** Returns whether a tenant's section can be read. Null is an empty one (`withoutNull`). */
 function isSection(own: unknown): boolean {
   return own === null || isTable(own);
 }

@@ -221,8 +221,8 @@ export function tableIn(section: Section, key: string): Section {
   return isTable(value) ? value : {};
 }
 
-/** In YAML a section whose keys are all commented out is null. */
-function withoutNull(section: Section): Section {
+/** Removes empty sections: in YAML, a section whose keys are all commented out is null. */
+export function withoutNull(section: Section): Section {
   return Object.fromEntries(Object.entries(section).filter(([, value]) => value !== null));
 }
 

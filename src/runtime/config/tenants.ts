@@ -1,4 +1,5 @@
 import { StartupError } from "../../core/errors.ts";
+import { speaksFor } from "../../pipeline/identity/tenant-claim.ts";
 import type { Config } from "./config.ts";
 import { fieldOf } from "./problems.ts";
 import { FAMILY, type ReadTenant, ServiceProblems, TenantProblems } from "./tenant-family.ts";
@@ -8,6 +9,29 @@ import { inherited, OF_SERVICE_ONLY, type Section, tableIn, WRITABLE, writtenTen
 
 /** Problem of a reload: each tenant has files and tables of its own, which are opened and closed with the process. */
 export const OTHER_NAMES = "tenants: the names are not those of the start: needs a restart";
+
+type CallersOf = Pick<Config, "jwt" | "tenant" | "hub">;
+
+/** Returns the tenant whose callers are accepted, at a member also its hub's; undefined: the service's own callers are. */
+export function callersTenant({ tenant, hub }: Pick<Config, "tenant" | "hub">): string | undefined {
+  return tenant ?? hub?.tenant;
+}
+
+/** Returns the section `jwt` without issuers and certificates whose callers belong to others: those of a service's tenants. */
+export function ownJwt(config: CallersOf): Config["jwt"] {
+  const { jwt } = config;
+  const tenant = callersTenant(config);
+  return {
+    ...jwt,
+    issuers: jwt.issuers.filter((issuer) => speaksFor(issuer, tenant)),
+    clientCertificates: jwt.clientCertificates.filter((certificate) => certificate.tenant === tenant),
+  };
+}
+
+/** Returns the issuers of the tokens of agents that are accepted. */
+export function agentIssuers(config: CallersOf): Config["jwt"]["issuers"] {
+  return ownJwt(config).issuers.filter(({ operators }) => !operators);
+}
 
 /** Returns the configurations of all tenants, in the order in which they are written. Each has its name in `tenant`. */
 export function tenantConfigs(config: Config): readonly Config[] {

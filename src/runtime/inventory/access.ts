@@ -2,6 +2,7 @@ import type { Tool } from "../../core/types.ts";
 import { couldUse } from "../../pipeline/built-in-points.ts";
 import type { ResolvedBinding } from "../composition/roles.ts";
 import type { Config } from "../config/config.ts";
+import { ownJwt } from "../config/tenants.ts";
 
 /** One statement of the configuration about who holds which permissions, and the tools that they open. */
 export interface AccessRow {
@@ -37,13 +38,14 @@ type Issuer = Config["jwt"]["issuers"][number];
 
 /** Returns every statement about access, in an order that does not depend on the order of the configuration. */
 export function accessRows(
-  { jwt }: Pick<Config, "jwt">,
+  config: Pick<Config, "jwt" | "tenant" | "hub">,
   tools: readonly Tool[],
   bindings: readonly ResolvedBinding[],
 ): readonly AccessRow[] {
-  const tables = jwt.issuers.flatMap(tableGrants);
-  const bound = bindings.map(bindingGrant);
-  const certified = jwt.clientCertificates.map(
+  const { issuers, clientCertificates } = ownJwt(config);
+  const tables = issuers.flatMap(tableGrants);
+  const bound = bindings.filter((one) => issuers.some((issuer) => isOf(one, issuer))).map(bindingGrant);
+  const certified = clientCertificates.map(
     ({ issuer, subject, spiffeId, permissions }): Grant => ({
       audience: "agents",
       issuer,
@@ -54,8 +56,12 @@ export function accessRows(
     }),
   );
   const alone = [...tables, ...bound, ...certified];
-  const grants = [...alone, ...togetherGrants(alone), ...jwt.issuers.flatMap(tokenGrant)];
+  const grants = [...alone, ...togetherGrants(alone), ...issuers.flatMap(tokenGrant)];
   return grants.map((grant) => ({ ...grant, ...opened(grant, tools) })).sort(byContent);
+}
+
+function isOf({ issuer, isForOperators }: ResolvedBinding, profile: Issuer): boolean {
+  return profile.issuer === issuer && profile.operators === isForOperators;
 }
 
 function tableGrants({ issuer, operators, subjectPermissions = {} }: Issuer): readonly Grant[] {

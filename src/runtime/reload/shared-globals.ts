@@ -42,7 +42,7 @@ let last: Promise<unknown> = Promise.resolve();
 
 /**
  * Runs code that loads manifests. During that, `process.exit()` throws, and changes to shared objects are undone and reported.
- * This protects against mistakes: malicious code has other ways. One such code runs at a time in the process: otherwise the changes
+ * This protects against mistakes: malicious code has other ways. The process runs one at a time: otherwise the changes
  * of one tenant's manifests would be reported as those of another.
  *
  * @throws {StartupError} when something was changed

@@ -29,7 +29,7 @@ export type Reloaded =
   /** Nothing was read or applied. */
   | { readonly outcome: "busy"; readonly reason: BusyReason; readonly retryAfterMs: number };
 
-/** In a service with tenants: how the reload of each part ended. Each adopts its configuration whole, or keeps the former one. */
+/** Outcomes of a reload by part, in a service with tenants. Each part adopts its configuration whole, or keeps the former one. */
 interface WithTenants {
   readonly each?: {
     readonly service: "changed" | "unchanged" | "refused";

@@ -11,12 +11,12 @@ import { renderCall } from "../../pipeline/approval/view.ts";
 import { permissionsFor } from "../../pipeline/built-in-points.ts";
 import { sourcesOf } from "../../pipeline/call-flow.ts";
 import { type CallSession, callSession } from "../../pipeline/call-session.ts";
-import { speaksFor } from "../../pipeline/identity/tenant-claim.ts";
 import { DATA_FLOW } from "../../pipeline/policy-points.ts";
 import { readInput } from "../../pipeline/schema-validator.ts";
 import type { Quotas } from "../../quotas/quotas.ts";
 import type { Parts } from "../composition/assembly.ts";
 import type { Config } from "../config/config.ts";
+import { agentIssuers, callersTenant } from "../config/tenants.ts";
 import { type FlowJudge, liveFlowJudge, recordedFlowJudge } from "./flow.ts";
 import { type CallVerdict, type Judgement, judge } from "./judge.ts";
 
@@ -290,10 +290,8 @@ function nearestTools({ registry }: Parts, name: string): readonly string[] {
   return found === undefined ? [] : [found];
 }
 
-function permissionsText({ jwt }: Config, { issuer, subject }: CallerContext): string {
-  const hasTable = jwt.issuers.some(
-    (one) => !one.operators && one.issuer === issuer && one.subjectPermissions !== undefined,
-  );
+function permissionsText(config: Config, { issuer, subject }: CallerContext): string {
+  const hasTable = agentIssuers(config).some((one) => one.issuer === issuer && one.subjectPermissions !== undefined);
   return hasTable
     ? `add them to jwt.issuers[].subjectPermissions of ${subject}`
     : "the issuer must put them into the caller's token";
@@ -362,8 +360,7 @@ export async function callerOf(
 ): Promise<CallerContext> {
   if (token !== undefined) return (await parts.callers.verifyToken(token, "agents")).caller;
   if (sub === undefined) throw malformed("sub: required, unless there is a token.");
-  const { tenant } = config;
-  const agents = config.jwt.issuers.filter((issuer) => !issuer.operators && speaksFor(issuer, tenant));
+  const agents = agentIssuers(config);
   const [first, another] = agents;
   if (iss === undefined && another !== undefined)
     throw malformed(
@@ -371,7 +368,13 @@ export async function callerOf(
     );
   const profile = iss === undefined ? first : agents.find(({ issuer }) => issuer === iss);
   if (profile === undefined) throw malformed(`iss: ${iss ?? "nobody"} is not an issuer of agents' tokens here.`);
-  const stated = { issuer: profile.issuer, subject: sub, tenant, actors: [], session: undefined };
+  const stated = {
+    issuer: profile.issuer,
+    subject: sub,
+    tenant: callersTenant(config),
+    actors: [],
+    session: undefined,
+  };
   const expiresAt = Number.MAX_SAFE_INTEGER;
   if (permissions !== undefined) return { ...stated, permissions, expiresAt };
   const known = parts.callers.configuredAgent(stated);

@@ -3,6 +3,7 @@ import { Refusal } from "../../core/errors.ts";
 import type { CallerContext } from "../../core/types.ts";
 import type { Parts } from "../composition/assembly.ts";
 import type { Config } from "../config/config.ts";
+import { agentIssuers } from "../config/tenants.ts";
 import { judge } from "./judge.ts";
 
 /** What a subject may do with a tool; `~`: that depends on the arguments. */
@@ -26,8 +27,7 @@ export interface VerdictRow {
  * arguments that the input schema accepts.
  */
 export async function verdictsOf(parts: Parts, config: Config): Promise<readonly VerdictRow[]> {
-  const callers = config.jwt.issuers
-    .filter(({ operators }) => !operators)
+  const callers = agentIssuers(config)
     .flatMap(({ issuer, subjectPermissions = {} }) => {
       const bound = config.bindings.filter(
         (binding) => binding.operators !== true && (binding.issuer ?? issuer) === issuer,

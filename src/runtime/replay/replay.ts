@@ -14,6 +14,7 @@ import type { Parts } from "../composition/assembly.ts";
 import { policyVersionOf } from "../composition/reloading.ts";
 import { resolveBindings } from "../composition/roles.ts";
 import type { Config } from "../config/config.ts";
+import { callersTenant, ownJwt } from "../config/tenants.ts";
 import { type FlowJudge, recordedFlowJudge } from "./flow.ts";
 import { type CallVerdict, type Judgement, judge } from "./judge.ts";
 import { argumentsOf, type Recognizer, type RecordedCall, readRecorded } from "./recorded.ts";
@@ -169,6 +170,7 @@ class Replaying {
     const known: CallerContext = {
       issuer: call.iss,
       subject: call.sub,
+      tenant: callersTenant(config),
       permissions,
       actors: call.actors,
       session: undefined,
@@ -252,10 +254,11 @@ class Replaying {
  * Returns the caller's permissions under the configuration: those of its table if it has one, otherwise the recorded ones.
  * Undefined when the configuration accepts no agents' tokens of the issuer.
  */
-function permissionsNow({ iss, sub, permissions }: RecordedCall, { jwt }: Config): readonly string[] | undefined {
-  const named = jwt.issuers.filter(({ issuer }) => issuer === iss);
+function permissionsNow({ iss, sub, permissions }: RecordedCall, config: Config): readonly string[] | undefined {
+  const { issuers, clientCertificates } = ownJwt(config);
+  const named = issuers.filter(({ issuer }) => issuer === iss);
   if (named.length === 0)
-    return jwt.clientCertificates.find(({ issuer, subject }) => issuer === iss && subject === sub)?.permissions;
+    return clientCertificates.find(({ issuer, subject }) => issuer === iss && subject === sub)?.permissions;
   const profile = named.find(({ operators }) => !operators);
   if (profile === undefined) return undefined;
   const table = profile.subjectPermissions;
