@@ -21,16 +21,18 @@ export function callersTenant({ tenant, hub }: Pick<Config, "tenant" | "hub">): 
 export function ownJwt(config: CallersOf): Config["jwt"] {
   const { jwt } = config;
   const tenant = callersTenant(config);
-  return {
-    ...jwt,
-    issuers: jwt.issuers.filter((issuer) => speaksFor(issuer, tenant)),
-    clientCertificates: jwt.clientCertificates.filter((certificate) => certificate.tenant === tenant),
-  };
+  const clientCertificates = jwt.clientCertificates.filter((certificate) => certificate.tenant === tenant);
+  return { ...jwt, issuers: ownIssuers(config), clientCertificates };
 }
 
 /** Returns the issuers of the tokens of agents that are accepted. */
 export function agentIssuers(config: CallersOf): Config["jwt"]["issuers"] {
-  return ownJwt(config).issuers.filter(({ operators }) => !operators);
+  return ownIssuers(config).filter(({ operators }) => !operators);
+}
+
+function ownIssuers(config: CallersOf): Config["jwt"]["issuers"] {
+  const tenant = callersTenant(config);
+  return config.jwt.issuers.filter((issuer) => speaksFor(issuer, tenant));
 }
 
 /** Returns the configurations of all tenants, in the order in which they are written. Each has its name in `tenant`. */
