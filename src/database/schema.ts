@@ -437,7 +437,7 @@ export async function migrate(sql: Sql, { steps, from, tenant, run }: Migration)
 const OWNER = "tenant:";
 
 /**
- * Tables can come to the place of another tenant: by a copied file, a search path, or a schema of the same name.
+ * Checks that the tables belong to this tenant. A copied file, a search path or a schema of the same name can lead to another's.
  *
  * @throws {StoreProblem} when the tables are not those of this tenant
  */

@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { defineTool } from "../../src/index.ts";
 import type { BuildModules } from "../../src/modules.ts";
-import { AskingService, type CallExtras, type Loose, type Reply } from "./asking-service.ts";
-import { HeldRuns } from "./held-runs.ts";
+import type { CallExtras, Loose, Reply } from "./asking-service.ts";
+import { HoldingService } from "./holding-service.ts";
 
 const permissions = { required: ["deeds:do"] };
 const input = z.strictObject({ what: z.string().max(20) });
@@ -10,25 +10,14 @@ const output = z.object({ done: z.string() });
 const outputPolicy = { done: "allow" } as const;
 
 /** A service with reads, changes that ask, changes that do not, and tools that run until the test lets them end. */
-export class HaltService extends AskingService {
+export class HaltService extends HoldingService {
   /** Runs that have begun, in order. */
   readonly begun: string[] = [];
-  readonly #slow = new HeldRuns();
 
   async start(sections: Readonly<Record<string, unknown>> = {}, modules?: BuildModules): Promise<this> {
     const approvals = { store: "sqlite://./approvals.sqlite" };
     await this.run({ tools: this.#tools(), approvals, ...sections }, "", modules);
     return this;
-  }
-
-  /** Lets every slow run end. */
-  finish(): void {
-    this.#slow.finish();
-  }
-
-  override async stop(): Promise<void> {
-    this.finish();
-    await super.stop();
   }
 
   async call(tool: string, extras: CallExtras & { readonly what?: string } = {}): Promise<Reply> {
@@ -59,7 +48,7 @@ export class HaltService extends AskingService {
       async ({ what }: { readonly what: string }) => {
         this.begun.push(what);
         if (isSlow) {
-          await this.#slow.hold();
+          await this.hold();
         }
         return { done: what };
       };

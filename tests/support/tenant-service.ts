@@ -3,9 +3,9 @@ import { SignJWT } from "jose";
 import { z } from "zod";
 import { tenantDirOf } from "../../src/core/tenant-names.ts";
 import { defineTool } from "../../src/index.ts";
-import { AskingService, type CallExtras, type Reply } from "./asking-service.ts";
+import type { CallExtras, Reply } from "./asking-service.ts";
 import { auditEntries, type JournalEntry, journalEntries } from "./audit-files.ts";
-import { HeldRuns } from "./held-runs.ts";
+import { HoldingService } from "./holding-service.ts";
 import { makeSigningKey } from "./tokens.ts";
 
 /** Tenants of the service; `undefined` is the service itself. */
@@ -64,11 +64,10 @@ export function auditDirOf(folder: string, tenant: TenantName): string {
 }
 
 /** A service with two tenants. It and they have tools of the same names: a read, a change that asks, and a slow read. */
-export class TenantService extends AskingService {
+export class TenantService extends HoldingService {
   readonly tokens = new TenantTokens();
   /** Runs that have begun, in order, each with its tenant. */
   readonly begun: string[] = [];
-  readonly #slow = new HeldRuns();
 
   /** `ofTenants`: sections of the tenants. */
   async start(
@@ -86,16 +85,6 @@ export class TenantService extends AskingService {
       ...sections,
     });
     return this;
-  }
-
-  /** Lets every slow call end. */
-  finish(): void {
-    this.#slow.finish();
-  }
-
-  override async stop(): Promise<void> {
-    this.finish();
-    await super.stop();
   }
 
   agentOf(tenant: TenantName): Promise<string> {
@@ -130,7 +119,7 @@ export class TenantService extends AskingService {
     const handler = (name: string) => async () => {
       this.begun.push(`${name} of ${owner}`);
       if (name === "slow_read") {
-        await this.#slow.hold();
+        await this.hold();
       }
       return { by: owner };
     };

@@ -108,7 +108,7 @@ test("an operator of a tenant sees the service's halts that stop its calls, and 
   await page.getByText("by the service's operators").waitFor();
   await page.getByRole("button", { name: "Stop this agent …" }).waitFor();
   expect(await hindrances(page)).toEqual([]);
-  // It is no agent of the service itself.
+  // The agent belongs to the tenant, so the service itself does not list it.
   const ofService = await visit(undefined, "#/agents");
   const halts = ofService.waitForResponse(/\/halts$/);
   await ofService.reload();

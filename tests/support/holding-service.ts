@@ -1,9 +1,11 @@
-/** Tool runs that go on until the test lets them end. */
-export class HeldRuns {
+import { AskingService } from "./asking-service.ts";
+
+/** A service with tools whose runs go on until the test lets them end. */
+export class HoldingService extends AskingService {
   readonly #held: PromiseWithResolvers<void>[] = [];
 
   /** Resolves when the test calls `finish`. */
-  hold(): Promise<void> {
+  protected hold(): Promise<void> {
     const run = Promise.withResolvers<void>();
     this.#held.push(run);
     return run.promise;
@@ -12,5 +14,10 @@ export class HeldRuns {
   /** Lets every run end. */
   finish(): void {
     for (const { resolve } of this.#held.splice(0)) resolve();
+  }
+
+  override async stop(): Promise<void> {
+    this.finish();
+    await super.stop();
   }
 }
