@@ -6,7 +6,7 @@ import { type Connection, connect } from "../runtime/composition/connections.ts"
 import { roleNotes } from "../runtime/composition/roles.ts";
 import { clock, type Parts } from "../runtime/composition/wiring.ts";
 import type { Config } from "../runtime/config/config.ts";
-import { ownJwt, problemOf, tenantConfigs } from "../runtime/config/tenants.ts";
+import { operatorIssuer, ownJwt, problemOf, tenantConfigs } from "../runtime/config/tenants.ts";
 import { type MatrixRow, matrixOf, protectionNotes } from "../runtime/inventory/inventory.ts";
 import type { VerdictRow } from "../runtime/replay/matrix.ts";
 import { type ConfigurationOptions, configuration, withParts, withPartsOf } from "./configuration.ts";
@@ -187,7 +187,7 @@ function approvalNotes(config: Config, tools: readonly Tool[]): readonly string[
   const asking = tools.filter(({ classification }) => classification !== "read").map(({ name }) => name);
   return [
     ...(canAsk && !ownJwt(config).issuers.some(({ operators }) => operators)
-      ? ["approvals: nobody can decide: no issuer in jwt.issuers has operators: true"]
+      ? [`approvals: nobody can decide: there is no ${operatorIssuer(config)}`]
       : []),
     ...(!canAsk && asking.length > 0
       ? [`approvals.store is not set: calls that need an approval are refused; it may concern ${asking.join(", ")}`]

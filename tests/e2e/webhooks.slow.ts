@@ -166,7 +166,7 @@ describe("a configuration that contradicts itself does not start", () => {
       "people whom no operators' issuer knows",
       {},
       { decisions: { secretFile: "./in", people: { U1: { issuer: "https://idp.test", subject: "a" } } } },
-      "people.U1.issuer: https://idp.test is not an issuer with operators: true",
+      "people.U1.issuer: https://idp.test is not an issuer in jwt.issuers with operators: true",
     ],
   ])("%s", async (_, files, changes, problem) => {
     for (const [name, text] of Object.entries(files)) write(name, text);

@@ -120,6 +120,38 @@ describe("a service with two tenants", () => {
     );
   });
 
+  test("counts only their own approvers for the service itself and for each tenant", async () => {
+    const approvals = {
+      store: "sqlite://./approvals.sqlite",
+      rules: [{ name: "ask", when: { tool: "hello" }, verdict: "ask" }],
+      policies: [{ name: "p", when: { tools: ["hello"] }, require: { count: 1 } }],
+    };
+    const profiles = tokens.profiles();
+    const [agents, , ofTenants, people] = profiles;
+    const nobody =
+      "approvals.policies[0] (p): nobody can approve hello: there is no issuer in jwt.issuers with operators: true";
+    expect(await problemsOf({ approvals, jwt: { issuers: [agents, ofTenants, people] } })).toEqual([
+      `${nobody} and without tenants`,
+    ]);
+    const acmes = { ...people, tenants: { claim: "tenant", names: ["acme"] } };
+    expect(await problemsOf({ approvals, jwt: { issuers: [...profiles.slice(0, 3), acmes] } })).toEqual([
+      `${nobody} and globex in tenants.names (for the tenant globex)`,
+    ]);
+    await start({ approvals });
+  });
+
+  test("has no integration of the service itself that decides for a tenant's approver", async () => {
+    writeFileSync(join(folder, "key"), `whsec_${Buffer.alloc(32, 1).toString("base64")}`, { mode: 0o600 });
+    const deciding = (issuer: string) => ({
+      store: "sqlite://./approvals.sqlite",
+      webhooks: [{ name: "chat", decisions: { secretFile: "./key", people: { U1: { issuer, subject: "olga" } } } }],
+    });
+    expect(await problemsOf({ approvals: deciding("https://tenants.test") })).toEqual([
+      "approvals.webhooks[0].decisions.people.U1.issuer: https://tenants.test is not an issuer in jwt.issuers with operators: true and without tenants",
+    ]);
+    await start({ approvals: deciding("https://platform.test") });
+  });
+
   test("closes what was opened when a tenant cannot be opened", async () => {
     mkdirSync(join(folder, "audit", "tenants"), { recursive: true });
     writeFileSync(auditDirOf(folder, "globex"), "");

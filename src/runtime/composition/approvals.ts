@@ -19,6 +19,7 @@ import type { Json } from "../../core/types.ts";
 import { openSharedState, type SharedState } from "../../database/shared-state.ts";
 import { SHELL_RULES, SHELL_TABLES, ShellRules } from "../../shell-rules/shell-rules.ts";
 import { type Config, pathFrom } from "../config/config.ts";
+import { operatorIssuer, ownJwt } from "../config/tenants.ts";
 import type { Modules } from "../module-types.ts";
 import type { Capabilities } from "./hooks.ts";
 import { readNamed, readNamedFile } from "./problems.ts";
@@ -202,10 +203,11 @@ function readIntegration({ decisions }: WebhookConfig, context: WebhookContext):
   if (decisions === undefined) return undefined;
   const field = `${context.field}.decisions`;
   const people = new Map(Object.entries(decisions.people));
-  const operators = new Set(context.config.jwt.issuers.flatMap(({ issuer, operators }) => (operators ? [issuer] : [])));
+  const { config } = context;
+  const operators = new Set(ownJwt(config).issuers.flatMap(({ issuer, operators }) => (operators ? [issuer] : [])));
   for (const [user, { issuer }] of people) {
     if (!operators.has(issuer))
-      context.problems.push(`${field}.people.${user}.issuer: ${issuer} is not an issuer with operators: true`);
+      context.problems.push(`${field}.people.${user}.issuer: ${issuer} is not an ${operatorIssuer(config)}`);
   }
   const keys = readKeyFile(decisions.secretFile, { use: "verify", field: `${field}.secretFile` }, context);
   return keys && { keys, people };

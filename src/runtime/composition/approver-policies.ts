@@ -6,6 +6,7 @@ import { hint, listed } from "../../core/nearest.ts";
 import { conditionsHold } from "../../core/rule-conditions.ts";
 import type { Tool } from "../../core/types.ts";
 import type { Config } from "../config/config.ts";
+import { operatorIssuer, ownJwt } from "../config/tenants.ts";
 import type { LoadedTools } from "../manifests/sources.ts";
 import type { ResolvedBinding } from "./roles.ts";
 
@@ -32,10 +33,12 @@ interface PolicyContext {
 }
 
 /** Returns whether the policies can be satisfied, as far as the configuration tells. */
-export function policyFindings({ approvals, jwt }: Config, context: PolicyContext): PolicyFindings {
+export function policyFindings(config: Config, context: PolicyContext): PolicyFindings {
+  const { approvals } = config;
   const { tools, isEmbedded, hasOwnPoints = false, bindings = [] } = context;
   const { policies, rules } = approvals;
-  const issuers = withIntegrationUsers(withBoundRoles(jwt.issuers, bindings), approvals.webhooks);
+  const issuers = withIntegrationUsers(withBoundRoles(ownJwt(config).issuers, bindings), approvals.webhooks);
+  const known = isEmbedded ? undefined : { issuers, named: operatorIssuer(config) };
   const askable = tools.filter((tool) => rules.length > 0 || hasOwnPoints || mayNeedApproval(tool));
   const hasStore = approvals.store !== undefined || approvals.storeUrlFile !== undefined;
   const problems =
@@ -49,10 +52,10 @@ export function policyFindings({ approvals, jwt }: Config, context: PolicyContex
     if (affected.length === 0) notes.push(`${field}: matches no tool that could need an approval`);
     notes.push(...unknownTools(policy, tools).map((name) => `${field}.when.tools: ${name} is not a registered tool`));
     if (affected.length === 0) continue;
-    const problem = unsatisfiedBecause(requiredOf(policy), isEmbedded ? undefined : issuers);
+    const problem = unsatisfiedBecause(requiredOf(policy), known);
     if (problem !== undefined) problems.push(`${field}: nobody can approve ${namesOf(affected)}: ${problem}`);
     else if (!isEmbedded) notes.push(...requesterNotes(policy, affected, issuers).map((note) => `${field}: ${note}`));
-    const escalating = escalationFindings(policy, { approvals, affected, issuers: isEmbedded ? undefined : issuers });
+    const escalating = escalationFindings(policy, { approvals, affected, known });
     problems.push(...escalating.problems.map((text) => `${field}.${text}`));
     notes.push(...escalating.notes.map((text) => `${field}.${text}`));
     const unanswerable = affected.filter(({ approval }) =>
@@ -141,16 +144,22 @@ function unknownTools({ when }: Policy, tools: readonly Tool[]): readonly string
   return (when.tools ?? []).filter((pattern) => !pattern.includes("*") && !names.has(pattern));
 }
 
+interface KnownApprovers {
+  readonly issuers: readonly KnownIssuer[];
+  /** How problems name an issuer of approvers. */
+  readonly named: string;
+}
+
 interface EscalationContext {
   readonly approvals: Config["approvals"];
   /** Tools that the policy applies to. */
   readonly affected: readonly Tool[];
   /** Undefined when the embedder of the library determines the approvers. */
-  readonly issuers: readonly KnownIssuer[] | undefined;
+  readonly known: KnownApprovers | undefined;
 }
 
 /** Returns what is wrong with a policy's escalation steps, and what is valid but probably not intended. */
-function escalationFindings(policy: Policy, { approvals, affected, issuers }: EscalationContext): PolicyFindings {
+function escalationFindings(policy: Policy, { approvals, affected, known }: EscalationContext): PolicyFindings {
   const problems: string[] = [];
   const notes: string[] = [];
   const { policies, webhooks } = approvals;
@@ -160,28 +169,29 @@ function escalationFindings(policy: Policy, { approvals, affected, issuers }: Es
   for (const [at, { afterSeconds, adds, webhooks: named }] of (requiredOf(policy).escalate ?? []).entries()) {
     const field = `escalate[${at}]`;
     const stages = [{ name: "escalation", count: 1, deciders: adds?.deciders ?? { permissions: [] } }];
-    const problem = adds && unsatisfiedBecause({ ...ANY_APPROVER, stages }, issuers);
+    const problem = adds && unsatisfiedBecause({ ...ANY_APPROVER, stages }, known);
     if (problem !== undefined) problems.push(`${field}.deciders: nobody is one of them: ${problem}`);
     if (afterSeconds >= expiry)
       notes.push(`${field}: another policy may let the request expire after ${expiry} s, before`);
-    if (named === undefined && !isSubscribed && issuers !== undefined)
+    if (named === undefined && !isSubscribed && known !== undefined)
       notes.push(`${field}: notifies no webhook: name one in webhooks, or add approval.escalated to the events of one`);
   }
   return { problems, notes };
 }
 
-/** Returns why a policy can never be satisfied. Without issuers, only the people that the policy itself names count. */
-function unsatisfiedBecause(required: RequiredPolicy, issuers: readonly KnownIssuer[] | undefined): string | undefined {
+/** Returns why a policy can never be satisfied. Without known approvers, only the people that the policy itself names count. */
+function unsatisfiedBecause(required: RequiredPolicy, known: KnownApprovers | undefined): string | undefined {
   const { stages } = required;
-  const named = stages.flatMap(({ deciders }) => deciders.subjects ?? []);
-  if (issuers === undefined) return shortageText(shortageOf(required, embedderIssuers(named)));
-  if (!issuers.some(({ operators }) => operators)) return "no issuer in jwt.issuers has operators: true";
-  const unknownIssuers = [...new Set(named.map(({ issuer }) => issuer))].filter(
+  const people = stages.flatMap(({ deciders }) => deciders.subjects ?? []);
+  if (known === undefined) return shortageText(shortageOf(required, embedderIssuers(people)));
+  const { issuers, named } = known;
+  if (!issuers.some(({ operators }) => operators)) return `there is no ${named}`;
+  const unknownIssuers = [...new Set(people.map(({ issuer }) => issuer))].filter(
     (name) => !issuers.some(({ issuer, operators }) => operators && issuer === name),
   );
   const shortage = shortageText(shortageOf(required, issuers));
   if (shortage === undefined || unknownIssuers.length === 0) return shortage;
-  return `${shortage}; ${unknownIssuers.join(", ")} is not an issuer in jwt.issuers with operators: true`;
+  return `${shortage}; ${unknownIssuers.join(", ")} is not an ${named}`;
 }
 
 function embedderIssuers(named: readonly { readonly issuer: string }[]): readonly KnownIssuer[] {

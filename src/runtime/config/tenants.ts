@@ -30,6 +30,14 @@ export function agentIssuers(config: CallersOf): Config["jwt"]["issuers"] {
   return ownIssuers(config).filter(({ operators }) => !operators);
 }
 
+/** Returns how problems name the issuers whose operators may approve: those of the service itself, or those of its tenant. */
+export function operatorIssuer(config: CallersOf): string {
+  const tenant = callersTenant(config);
+  const isShared = config.jwt.issuers.some(({ tenants }) => tenants !== undefined);
+  const whose = isShared ? ` and ${tenant === undefined ? "without tenants" : `${tenant} in tenants.names`}` : "";
+  return `issuer in jwt.issuers with operators: true${whose}`;
+}
+
 function ownIssuers(config: CallersOf): Config["jwt"]["issuers"] {
   const tenant = callersTenant(config);
   return config.jwt.issuers.filter((issuer) => speaksFor(issuer, tenant));

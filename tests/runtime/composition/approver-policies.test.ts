@@ -66,7 +66,7 @@ const ROWS: readonly (readonly [
     ["approvals.policies: needs approvals.store, which is not set"],
     [],
   ],
-  ["no operators", { issuers: [AGENTS] }, [`${NOBODY}no issuer in jwt.issuers has operators: true`], []],
+  ["no operators", { issuers: [AGENTS] }, [`${NOBODY}there is no issuer in jwt.issuers with operators: true`], []],
   [
     "a permission that tokens may list",
     { policy: { require: { deciders: { permissions: ["prod"] }, count: 20 } } },
