@@ -95,10 +95,10 @@ function sharedWith(name: string, { service: { halts, hubListener } }: Compositi
 /** Returns the choice by the issuers of the service's configuration in use: another one after each reload. */
 function choiceIn(inUse: () => Config): () => TenantChoice {
   let config: Config | undefined;
-  let chosen: TenantChoice = () => undefined;
+  let chosen: TenantChoice | undefined;
   return () => {
     const now = inUse();
-    if (now !== config) chosen = tenantChosenBy(now);
+    if (chosen === undefined || now !== config) chosen = tenantChosenBy(now);
     config = now;
     return chosen;
   };
@@ -189,7 +189,10 @@ export class RunningTenants {
   /** Opens the endpoints of all tenants, for the service's listeners. */
   async serve(stage: () => ServiceStage): Promise<Tenants> {
     const served = await Promise.all(this.#tenants.map((each) => this.#serve(each, stage)));
-    return new Tenants(served, { own: this.#own.service.callers, choice: (presented) => this.#choice()(presented) });
+    return new Tenants(served, {
+      own: this.#own.service.callers,
+      choice: { of: (presented) => this.#choice().of(presented) },
+    });
   }
 
   async #serve(tenant: Composition & { readonly name: string }, stage: () => ServiceStage): Promise<ServedTenant> {

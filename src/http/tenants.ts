@@ -11,6 +11,9 @@ import { RouteTable } from "./front/route-table.ts";
 import type { ReceivedRequest } from "./messages.ts";
 import type { ListenerTenants, ServedTenant, TenantDispatch, TenantListener } from "./server-options.ts";
 
+/** Returns the tenant that a request names, by the issuers that the service uses at that time. */
+type Choice = Pick<TenantChoice, "of">;
+
 /**
  * The tenants of a service at its listeners. What a request presents says whose it is, before anything of it is verified. The
  * choice grants nothing: the tenant's own guard and verifier check everything, with the tenant's own issuers. It shows nothing
@@ -21,16 +24,16 @@ import type { ListenerTenants, ServedTenant, TenantDispatch, TenantListener } fr
 export class Tenants implements ListenerTenants {
   readonly callers: CallerVerifier;
   readonly #tenants: ReadonlyMap<string, ServedTenant>;
-  readonly #choice: TenantChoice;
+  readonly #choice: Choice;
 
   /** `own` verifies the callers of the service itself. */
   constructor(
     tenants: readonly ServedTenant[],
-    { own, choice }: { readonly own: CallerVerifier; readonly choice: TenantChoice },
+    { own, choice }: { readonly own: CallerVerifier; readonly choice: Choice },
   ) {
     this.#tenants = new Map(tenants.map((tenant) => [tenant.name, tenant]));
     this.#choice = choice;
-    this.callers = callersOf(own, (presented) => this.#tenants.get(choice(presented) ?? "")?.callers);
+    this.callers = callersOf(own, (presented) => this.#tenants.get(choice.of(presented) ?? "")?.callers);
   }
 
   on(listener: TenantListener): TenantDispatch {
@@ -68,7 +71,7 @@ class Dispatch implements TenantDispatch {
   readonly sessions: SessionSource | undefined;
   readonly #sessions: SettledSessions | undefined;
   readonly #tenants: ReadonlyMap<string, TenantAnswering>;
-  readonly #choice: TenantChoice;
+  readonly #choice: Choice;
   /** Endpoints whose requests are signed: the name in the path says whose they are. */
   readonly #signed = new RouteTable<undefined>();
   /** Routes at which the service itself and every tenant refuse a wrong token, in the same way. */
@@ -79,7 +82,7 @@ class Dispatch implements TenantDispatch {
   readonly #unverified: RequestTurn;
   readonly #isIntegrationOf: readonly (readonly [tenant: string, isIntegration: (name: string) => boolean])[];
 
-  constructor(tenants: readonly ServedTenant[], choice: TenantChoice, listener: TenantListener) {
+  constructor(tenants: readonly ServedTenant[], choice: Choice, listener: TenantListener) {
     const { sessions } = listener.parts;
     this.#sessions = sessions && new SettledSessions(sessions);
     this.sessions = this.#sessions;
@@ -107,7 +110,9 @@ class Dispatch implements TenantDispatch {
     const { raw } = exchange;
     const integration = this.#integrationIn(raw);
     const presented = integration === undefined ? await this.#presentedBy(raw) : {};
-    const tenant = this.#tenants.get((integration === undefined ? this.#choice(presented) : integration.tenant) ?? "");
+    const tenant = this.#tenants.get(
+      (integration === undefined ? this.#choice.of(presented) : integration.tenant) ?? "",
+    );
     const waiting = this.#turnOf(tenant ?? this.#own, raw).next();
     if (waiting !== undefined) await waiting;
     // A session was opened with a token of the tenant's operator, and only the tenant's guard may end it.

@@ -44,8 +44,8 @@ export interface CallerVerifierOptions {
   /** The tenant whose callers are identified, and nobody else; undefined: the service itself, which has no tenant's callers. */
   readonly tenant?: string | undefined;
   /**
-   * Returns which tenant a token names by the issuers that the service uses now, which a tenant whose reload was refused does not
-   * have yet: a token that no longer names this tenant is refused. Undefined without tenants.
+   * Returns the choice by the issuers that the service uses now, which a tenant whose reload was refused does not have yet: a caller
+   * who can no longer be one of this tenant is refused. Undefined without tenants.
    */
   readonly choice?: (() => TenantChoice) | undefined;
   /** Milliseconds since 1970. */
@@ -176,7 +176,7 @@ class TokenVerifier implements CallerVerifier {
   }
 
   assertOperator({ issuer, subject }: Pick<CallerContext, "issuer" | "subject">): void {
-    if (this.#issuers.get(issuer)?.some((one) => one.operators && this.#isFor(one)) !== true) {
+    if (this.#issuers.get(issuer)?.some((one) => one.operators && this.#isKnown(one)) !== true) {
       throw unauthenticated("wrongAudience", "the person's issuer is not for operators");
     }
     const issuedAtMs = this.#options.clock();
@@ -193,7 +193,7 @@ class TokenVerifier implements CallerVerifier {
     readonly subject: string;
   }): CallerContext {
     const nowMs = this.#options.clock();
-    const agents = [...this.#issuers.values()].flat().filter((one) => !one.operators && this.#isFor(one));
+    const agents = [...this.#issuers.values()].flat().filter((one) => !one.operators && this.#isKnown(one));
     const name = issuer ?? (agents.length === 1 ? agents[0]?.issuer : undefined);
     const known = agents.find((one) => one.issuer === name);
     const certified = this.#certificateCallers.permissionsOf({ issuer: name, subject });
@@ -237,6 +237,11 @@ class TokenVerifier implements CallerVerifier {
   /** Returns whether callers here can have tokens of the issuer. */
   #isFor(issuer: Pick<IssuerProfile, "tenants">): boolean {
     return speaksFor(issuer, this.#options.tenant);
+  }
+
+  /** Returns the same for callers without a token at hand, also by the issuers that the service uses now. */
+  #isKnown(issuer: Issuer): boolean {
+    return this.#isFor(issuer) && this.#options.choice?.().hasIssuer(issuer, this.#options.tenant) !== false;
   }
 
   #verifyCertificate(certificate: ClientCertificate): Verified | undefined {
@@ -335,7 +340,7 @@ class TokenVerifier implements CallerVerifier {
   }
 
   #assertNamedBy(choice: TenantChoice | undefined, presented: Presented): void {
-    if (choice === undefined || choice(presented) === this.#options.tenant) return;
+    if (choice === undefined || choice.of(presented) === this.#options.tenant) return;
     throw unauthenticated("wrongAudience", "tenant: the service's issuers no longer speak for it with such tokens");
   }
 

@@ -132,7 +132,7 @@ async function open(http: AgentsServer) {
   const callers = callersOf("service");
   const listenerTenants = new Tenants([tenant("acme", "chat"), tenant("globex", "desk")], {
     own: callers,
-    choice: ({ authorization }) => /^Bearer (acme|globex)$/.exec(authorization ?? "")?.[1],
+    choice: { of: ({ authorization }) => /^Bearer (acme|globex)$/.exec(authorization ?? "")?.[1] },
   });
   const options = serverParts({ callers, clock, journal: async () => {}, limits: LIMITS });
   const endpoints = endpointsOf("service");
@@ -210,7 +210,9 @@ describe.each(AGENTS_SERVERS)("with the HTTP server %s, a request is answered by
 });
 
 describe("requests that arrive at once", () => {
-  const choice: TenantChoice = ({ authorization = "" }) => /^Bearer (acme|globex)/.exec(authorization)?.[1];
+  const choice: Pick<TenantChoice, "of"> = {
+    of: ({ authorization = "" }) => /^Bearer (acme|globex)/.exec(authorization)?.[1],
+  };
 
   /** Sends these tokens in one turn of the event loop; returns those that are answered in the same turn. */
   async function inOneTurn(tokens: readonly string[]): Promise<readonly string[]> {

@@ -156,12 +156,29 @@ test("callers without a token at hand are those of the tenant", async () => {
   expect(() => verifierFor("initech", [operators]).assertOperator(agent)).toThrow(Refusal);
 });
 
+test("callers without a token at hand are refused once the service's issuers no longer speak for the tenant", async () => {
+  const operators = { ...OF_TENANTS, operators: true };
+  let inUse = [OF_TENANTS, { ...operators, audience: "people" }];
+  const choice = () => tenantChosenBy({ jwt: { issuers: inUse, clientCertificates: [] } });
+  const issuers = inUse;
+  const callers = createCallerVerifier({ issuers, clock, tenant: "acme", choice });
+  const person = { issuer: AGENTS_ISSUER, subject: "x" };
+  expect(callers.configuredAgent(person).tenant).toBe("acme");
+  expect(() => callers.assertOperator(person)).not.toThrow();
+  inUse = inUse.map((issuer) => ({ ...issuer, tenants: { claim: "tenant", names: ["globex"] } }));
+  expect((await refusalOf(() => callers.configuredAgent(person)))[0]).toBe("UNAUTHENTICATED");
+  expect((await refusalOf(() => callers.assertOperator(person)))[0]).toBe("UNAUTHENTICATED");
+});
+
 describe("which tenant is asked", () => {
   const audience = AGENTS_AUDIENCE;
-  const people = { issuer: AGENTS_ISSUER, audience: "people", tenants: { claim: "org", names: ["globex"] } };
+  const people = {
+    ...{ issuer: AGENTS_ISSUER, audience: "people", operators: true },
+    tenants: { claim: "org", names: ["globex"] },
+  };
   const issuers = [
-    { issuer: AGENTS_ISSUER, audience, tenants: { claim: "tenant", names: NAMES } },
-    ...[people, { issuer: PLATFORM, audience }],
+    { issuer: AGENTS_ISSUER, audience, operators: false, tenants: { claim: "tenant", names: NAMES } },
+    ...[people, { issuer: PLATFORM, audience, operators: false }],
   ];
   const clientCertificates = [{ spiffeId: CERTIFICATE.spiffeId, tenant: "acme" }, { spiffeId: "spiffe://x/b" }];
   const chosen = tenantChosenBy({ jwt: { issuers, clientCertificates } });
@@ -184,21 +201,32 @@ describe("which tenant is asked", () => {
     [{ aud: [audience, "people"], tenant: "acme", org: "globex" }, undefined],
     [{ tenant: "acme", more: "x".repeat(TOKEN_LENGTH_MAX) }, undefined],
   ])("for a token with %j is %s", (claims, tenant) => {
-    expect(chosen({ authorization: unsigned(claims) })).toBe(tenant);
+    expect(chosen.of({ authorization: unsigned(claims) })).toBe(tenant);
   });
 
   test("is named by a token of three parts alone", () => {
     const whole = unsigned({ tenant: "acme" });
-    expect(chosen({ authorization: whole })).toBe("acme");
-    expect(chosen({ authorization: `${whole.split(".").slice(0, 2).join(".")}x` })).toBeUndefined();
+    expect(chosen.of({ authorization: whole })).toBe("acme");
+    expect(chosen.of({ authorization: `${whole.split(".").slice(0, 2).join(".")}x` })).toBeUndefined();
   });
 
   test("is that of the certificate where there is no token", () => {
-    expect(chosen({ certificate: CERTIFICATE })).toBe("acme");
-    expect(chosen({ certificate: { ...CERTIFICATE, spiffeId: "spiffe://x/b" } })).toBeUndefined();
-    expect(chosen({ certificate: CERTIFICATE, authorization: "" })).toBeUndefined();
-    expect(chosen({ certificate: CERTIFICATE, authorization: unsigned({ tenant: "globex" }) })).toBe("globex");
-    expect(chosen({})).toBeUndefined();
+    expect(chosen.of({ certificate: CERTIFICATE })).toBe("acme");
+    expect(chosen.of({ certificate: { ...CERTIFICATE, spiffeId: "spiffe://x/b" } })).toBeUndefined();
+    expect(chosen.of({ certificate: CERTIFICATE, authorization: "" })).toBeUndefined();
+    expect(chosen.of({ certificate: CERTIFICATE, authorization: unsigned({ tenant: "globex" }) })).toBe("globex");
+    expect(chosen.of({})).toBeUndefined();
+  });
+
+  test.each([
+    [AGENTS_ISSUER, false, ["acme", "globex"]],
+    [AGENTS_ISSUER, true, ["globex"]],
+    [PLATFORM, false, [undefined]],
+    [PLATFORM, true, []],
+    ["https://unknown.test", false, []],
+  ])("can be, for somebody without a token whose issuer is %s (operators: %j), %j", (issuer, operators, tenants) => {
+    const asked = [undefined, "acme", "globex", "initech"];
+    expect(asked.filter((tenant) => chosen.hasIssuer({ issuer, operators }, tenant))).toEqual(tenants);
   });
 
   test("is never an error, and never a name that no issuer speaks for", () => {
@@ -224,7 +252,7 @@ describe("which tenant is asked", () => {
     );
     fc.assert(
       fc.property(hostile, (authorization) => {
-        expect([undefined, ...NAMES]).toContain(chosen({ authorization }));
+        expect([undefined, ...NAMES]).toContain(chosen.of({ authorization }));
       }),
     );
   });

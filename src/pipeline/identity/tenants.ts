@@ -2,7 +2,7 @@ import { isTable } from "../../core/json.ts";
 import type { ClientCertificate } from "./binding.ts";
 import { selectedBy } from "./issuer-profile.ts";
 import { TOKEN_LENGTH_MAX } from "./reader.ts";
-import type { IssuerTenants } from "./tenant-claim.ts";
+import { type IssuerTenants, speaksFor } from "./tenant-claim.ts";
 
 /** Finds the tenant that a request names, before any part of the request is verified. */
 
@@ -14,11 +14,21 @@ export interface Presented {
   readonly certificate?: ClientCertificate | undefined;
 }
 
-/** Returns the tenant that a request names; undefined: the service itself. */
-export type TenantChoice = (presented: Presented) => string | undefined;
+/** What the issuers of a configuration say about tenants. */
+export interface TenantChoice {
+  /** Returns the tenant that a request names; undefined: the service itself. It never throws. */
+  of(presented: Presented): string | undefined;
+  /** Returns whether a caller without a token at hand, known by the issuer alone, can be one of the tenant. */
+  hasIssuer(issuer: KnownIssuer, tenant: string | undefined): boolean;
+}
 
-interface ChoiceIssuer {
+interface KnownIssuer {
   readonly issuer: string;
+  /** Whether its tokens are those of operators: an issuer's agents and operators can belong to different tenants. */
+  readonly operators: boolean;
+}
+
+interface ChoiceIssuer extends KnownIssuer {
   readonly audience: string | readonly string[];
   readonly tenants?: IssuerTenants | undefined;
 }
@@ -33,8 +43,8 @@ interface ChoiceSettings {
 const SCHEME_LENGTH = "bearer ".length;
 
 /**
- * Returns a function that says which tenant a request names, from its unverified token or, without a token, from its certificate. The
- * choice grants nothing: the tenant's own verifier checks everything. It never throws.
+ * Returns which tenant a request names, from its unverified token or, without a token, from its certificate. The choice grants
+ * nothing: the tenant's own verifier checks everything.
  */
 export function tenantChosenBy({ jwt: { issuers, clientCertificates } }: ChoiceSettings): TenantChoice {
   const byName = Map.groupBy(issuers, ({ issuer }) => issuer);
@@ -47,9 +57,14 @@ export function tenantChosenBy({ jwt: { issuers, clientCertificates } }: ChoiceS
     const tenants = meant.length > 1 ? undefined : (meant[0] ?? named[0])?.tenants;
     return tenants?.names.find((name) => name === claims?.[tenants.claim]);
   };
-  return ({ authorization, certificate }) => {
-    if (authorization !== undefined) return ofToken(authorization);
-    return certificate?.spiffeId === undefined ? undefined : bySpiffeId.get(certificate.spiffeId);
+  return {
+    of({ authorization, certificate }) {
+      if (authorization !== undefined) return ofToken(authorization);
+      return certificate?.spiffeId === undefined ? undefined : bySpiffeId.get(certificate.spiffeId);
+    },
+    hasIssuer({ issuer, operators }, tenant) {
+      return byName.get(issuer)?.some((one) => one.operators === operators && speaksFor(one, tenant)) === true;
+    },
   };
 }
 
