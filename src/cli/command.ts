@@ -1,5 +1,6 @@
 import { Argument, InvalidArgumentError, Option, Command as Parser } from "commander";
 import { DURATION_HINT, readDuration, readTime, TIME_HINT } from "../audit/query/time-range.ts";
+import { TENANT_NAME, TENANT_NAME_RULE } from "../core/tenant-names.ts";
 import { VERSION } from "../core/version.ts";
 import { CommandError, EXIT, print, StdoutError } from "./output.ts";
 
@@ -71,6 +72,12 @@ export const digest: ValueKind<string> = {
   placeholder: "digest",
   read: (typed) => (/^[0-9a-f]{64}$/.test(typed) ? typed : undefined),
   expected: "must be 64 digits and letters from a to f",
+};
+
+export const tenantName: ValueKind<string> = {
+  placeholder: "name",
+  read: (typed) => (TENANT_NAME.test(typed) ? typed : undefined),
+  expected: TENANT_NAME_RULE,
 };
 
 export function choice<T extends string>(placeholder: string, choices: readonly T[]): ValueKind<T> {
@@ -181,7 +188,7 @@ export const CONFIGURED_SERVICE = {
 export const CONFIGURED = {
   options: {
     ...CONFIGURED_SERVICE.options,
-    tenant: option(text("name"), "the tenant that is meant, instead of the service itself"),
+    tenant: option(tenantName, "the tenant that is meant, instead of the service itself"),
   },
   exits: CONFIGURED_SERVICE.exits,
 } as const satisfies OptionGroup<Options>;

@@ -2,6 +2,7 @@ import type { BundleMember } from "../bundles/member.ts";
 import { StartupError } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
 import { printableCell } from "../core/printable.ts";
+import { noTenant } from "../core/tenant-names.ts";
 import type { EpochMs } from "../core/types.ts";
 import { MODULES } from "../modules.ts";
 import { assemble, type Parts } from "../runtime/composition/wiring.ts";
@@ -91,8 +92,7 @@ export async function configuration({ config, dev, tenant }: ConfigurationOption
 function ofTenant(config: Config, name: string): Config {
   const names = readTenants(config).map((tenant) => tenant.name);
   if (names.includes(name)) return tenantConfigOf(config, name);
-  const known = names.length === 0 ? "the configuration has no tenants" : `the tenants are ${names.join(", ")}`;
-  return wrongUsage(`there is no tenant ${printableCell(name)}: ${known}`);
+  return wrongUsage(noTenant(name, names, "the configuration"));
 }
 
 /** Returns undefined for a configuration without a bundle: then nothing is loaded that knows bundles. */

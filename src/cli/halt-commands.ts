@@ -9,6 +9,7 @@ import {
   option,
   remaining,
   required,
+  tenantName,
   text,
 } from "./command.ts";
 
@@ -28,7 +29,7 @@ export const commands = [
         "calls of this caller, also as an actor for others: its issuer and its subject",
       ),
       session: option(text("id"), "calls in this session; for the session of a token, sid: followed by its `sid`"),
-      tenant: option(text("name"), "only those of this tenant of the service; alone, all of its calls"),
+      tenant: option(tenantName, "only those of this tenant of the service; alone, all of its calls"),
       reason: required(
         text("text"),
         "why, for operators (with --tenant, also those of the tenant) and the audit; agents do not see it",

@@ -13,6 +13,12 @@ export function checkedTenant(name: string): string {
   throw new Error(`a tenant's name ${TENANT_NAME_RULE}`);
 }
 
+/** Returns the message about a tenant that is not one of these. `whose`: where they are, in words. */
+export function noTenant(name: string, names: readonly string[], whose: string): string {
+  const known = names.length === 0 ? `${whose} has no tenants` : `the tenants are ${names.join(", ")}`;
+  return `there is no tenant ${name}: ${known}`;
+}
+
 /** Returns the tenant, or the service itself, in words. */
 export function ownerText(tenant: string | undefined): string {
   return tenant === undefined ? "the service itself" : `the tenant ${tenant}`;

@@ -154,7 +154,7 @@ describe("after the service has ended", () => {
     }
     expect(await runStc(["audit", "verify", ...dir, "--tenant", "acne"])).toMatchObject({
       code: 66,
-      err: `there is no audit directory ${dirOf(undefined)}/tenants/acne\n`,
+      err: "there is no tenant acne: the tenants are acme, globex\n",
     });
   });
 

@@ -12,12 +12,14 @@ import {
   remaining,
   repeated,
   required,
+  tenantName,
   text,
   wholeNumber,
 } from "../command.ts";
 import { wrongUsage } from "../output.ts";
 
 const TIME = text("time");
+const tenant = option(tenantName, "only the audit of this tenant, which is below that of its service");
 
 /** The options have the names of the HTTP parameters. */
 const FILTERS = {
@@ -27,6 +29,7 @@ const FILTERS = {
   ...(Object.fromEntries(FILTER_ROWS.map(({ param, help }) => [param, option(text("value"), help)])) as Readonly<
     Record<FilterParam, CommandOption<string | undefined>>
   >),
+  tenant,
 };
 
 const dir = option(text("directory"), "audit directory (default: STC_AUDIT_DIR, else ./audit-logs)");
@@ -34,7 +37,6 @@ const dirs = repeated(
   text("directory"),
   "audit directory (default: STC_AUDIT_DIR, else ./audit-logs); repeated: those of all replicas, as one log",
 );
-const tenant = option(text("name"), "only the audit of this tenant, which is below that of its service");
 const json = flag("print the lines unchanged, or the result as JSON");
 const key = repeated(
   text("file"),

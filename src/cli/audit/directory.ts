@@ -1,13 +1,13 @@
 import { AuditLogError } from "../../audit/audit-log-error.ts";
 import type { StreamName } from "../../audit/chain/chain.ts";
 import { isAuditDir } from "../../audit/journal/day-files.ts";
-import { type LogFolder, logsIn } from "../../audit/logs.ts";
+import { type LogFolder, logsIn, tenantsIn } from "../../audit/logs.ts";
 import { dayProblems } from "../../audit/query/day-bounds.ts";
 import { LineIndex } from "../../audit/query/line-index.ts";
 import { AuditStoreError } from "../../audit/store/store-error.ts";
-import { tenantDirOf } from "../../core/tenant-names.ts";
+import { noTenant, tenantDirOf } from "../../core/tenant-names.ts";
 import { processEnvironment } from "../../runtime/config/environment.ts";
-import { EXIT, isColoured, print } from "../output.ts";
+import { CommandError, EXIT, isColoured, print } from "../output.ts";
 
 const PROGRESS_EVERY_MS = 250;
 const MEGABYTE = 1_000_000;
@@ -42,15 +42,26 @@ function defaultDir(): string {
   return processEnvironment()["STC_AUDIT_DIR"] || "audit-logs";
 }
 
-/** Returns the directory that a command reads: that of a tenant is below its service's, which is the one that is named. */
+/**
+ * Returns the directory that a command reads: that of a tenant is below its service's, which is the one that is named.
+ *
+ * @throws {CommandError} when the service's directory has none of this tenant
+ */
 export function directoryOf(named: string | undefined, tenant: string | undefined): string | undefined {
-  return tenant === undefined ? named : tenantDirOf(named ?? defaultDir(), tenant);
+  return tenant === undefined ? named : ofTenant(named ?? defaultDir(), tenant);
 }
 
 /** Returns the directories that a command reads; none: the default one. */
 export function directoriesOf(named: readonly string[], tenant: string | undefined): readonly string[] {
   if (tenant === undefined) return named;
-  return (named.length === 0 ? [defaultDir()] : named).map((dir) => tenantDirOf(dir, tenant));
+  return (named.length === 0 ? [defaultDir()] : named).map((dir) => ofTenant(dir, tenant));
+}
+
+/** A tenant that the configuration no longer has still has its audit: what counts is the directory. */
+function ofTenant(dir: string, tenant: string): string {
+  const found = tenantDirOf(dir, tenant);
+  if (isAuditDir(found) || !isAuditDir(dir)) return found;
+  throw new CommandError(EXIT.noInput, noTenant(tenant, tenantsIn(dir), dir));
 }
 
 /** Returns the audit directories that were named, at least one; undefined, as for one, when one of them does not exist. */
