@@ -107,7 +107,8 @@ describe.each(AGENTS_SERVERS)("with the HTTP server %s", (http) => {
     expect(wire.statuses).toEqual([400]);
   });
 
-  test.each([
+  // Together: each connection lasts the ten seconds that the service grants such a body.
+  test.concurrent.each([
     ["/nope", 404],
     ["/healthz", 405],
     ["/tools", 405],

@@ -240,7 +240,7 @@ describe.each(DRIVERS)("%s", (name, drive) => {
       await service.stop();
       return { calls: [READS] };
     };
-    const { running, heard } = await run([start, { text: "away" }]);
+    const { running, heard } = await run([start, { text: "away" }], { retries: 1 });
     try {
       expect(await running).toBe("away");
     } finally {
