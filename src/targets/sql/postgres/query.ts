@@ -1,21 +1,14 @@
-import type { ResultLimits, Texts } from "../engine.ts";
+import type { AnsweredRow, ResultLimits, SqlAnswer, Texts } from "../engine.ts";
 import type { SentRow, Transaction } from "./database.ts";
 import type { PostgresDescription } from "./description.ts";
 import { CheckedState } from "./state.ts";
-import { cellShare, type ProvenQuery, queriesOf } from "./statement.ts";
+import { cellShare, type ProvenQuery, queriesOf, STATE_QUERY } from "./statement.ts";
 
 interface QueryOptions {
   readonly statement: string;
   readonly description: PostgresDescription;
   readonly limits: ResultLimits;
   readonly parameterCount: number;
-}
-
-interface FoundRows {
-  /** Whether tables and functions are those that the statement was checked with. */
-  readonly isCurrent: boolean;
-  /** Columns of the proof, then those of `wrapped`. */
-  readonly rows: readonly SentRow[];
 }
 
 /** A checked query. In a state of the server in which its digest has been read, it compares the state only. */
@@ -34,7 +27,7 @@ export class CheckedQuery {
   }
 
   /** Returns the rows of the short form when every cell is short. */
-  async run(transaction: Transaction, parameters: Texts, rows: number): Promise<FoundRows> {
+  async run(transaction: Transaction, parameters: Texts, rows: number): Promise<SqlAnswer> {
     const { description, limits } = this.#options;
     const share = cellShare(description.columns.length, rows, limits);
     if (share !== undefined) {
@@ -49,33 +42,46 @@ export class CheckedQuery {
     this.#state.forget();
   }
 
-  async #proven(transaction: Transaction, query: ProvenQuery, values: Texts): Promise<FoundRows> {
+  async #proven(transaction: Transaction, query: ProvenQuery, values: Texts): Promise<SqlAnswer> {
     const state = this.#state.next();
     if (state !== undefined) {
       const rows = await transaction.query(query.withState, [...values, ...state]);
-      if (rows.length > 0 && rows.every(([isSame]) => isSame === true)) return { isCurrent: true, rows };
+      // Without a row: while the snapshot is the same, nothing has been committed since.
+      const proofs = rows.length > 0 ? rows : await transaction.query(STATE_QUERY, state);
+      const isCurrent = proofs.length > 0 && proofs.every(([isSame]) => isSame === true);
+      if (isCurrent) return { isCurrent, rows: rows.map((row) => rowOf(row, 1)) };
     }
     const rows = await transaction.query(query.withDigest, values);
     const [[read] = []] = rows;
     const isCurrent =
       rows.length > 0 && rows.every(([at, digest]) => at === read && digest === this.#options.description.digest);
     this.#state.note(isCurrent && typeof read === "string" ? read : undefined);
-    return { isCurrent, rows };
+    const found = rows.filter((row) => row[PROOF_COLUMNS] !== null);
+    return { isCurrent, rows: found.map((row) => rowOf(row, PROOF_COLUMNS)) };
   }
 }
 
-/** Number of columns before those of a row. */
-export const PROOF_COLUMNS = 2;
+/** Number of columns before those of a row, with a digest. */
+const PROOF_COLUMNS = 2;
+
+/** Reads whether a row exceeds the limit of all rows, and its columns. `from`: number of columns before them. */
+export function rowOf(row: SentRow, from: number): AnsweredRow {
+  // Every column is text.
+  return row[from] === true ? undefined : (row.slice(from + 1) as readonly (string | null)[]);
+}
 
 /** Returns whether no cell is longer than its share, and all together have no more bytes than a result may have. */
-function areShort(rows: readonly SentRow[], share: number, bytesMax: number): boolean {
-  let bytes = 0;
+function areShort(rows: readonly AnsweredRow[], share: number, bytesMax: number): boolean {
+  let characters = 0;
   for (const row of rows) {
-    for (const cell of row.slice(PROOF_COLUMNS + 1)) {
-      if (typeof cell !== "string") continue;
+    for (const cell of row ?? []) {
+      if (cell === null) continue;
       if (cell.length > share) return false;
-      bytes += Buffer.byteLength(cell);
+      characters += cell.length;
     }
   }
-  return bytes <= bytesMax;
+  // No character has more bytes.
+  if (characters * 3 <= bytesMax) return true;
+  const cells = rows.flatMap((row) => row ?? []);
+  return cells.reduce((bytes, cell) => bytes + Buffer.byteLength(cell ?? ""), 0) <= bytesMax;
 }

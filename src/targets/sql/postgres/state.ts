@@ -49,7 +49,10 @@ export class CheckedState {
   next(): readonly [processes: string, state: string] | undefined {
     if (this.#repeats < REPEATS_MIN) return undefined;
     this.#compared += 1;
-    if (this.#compared > COMPARED_MAX) this.forget();
+    if (this.#compared > COMPARED_MAX) {
+      this.#compared = 0;
+      return undefined;
+    }
     return this.#state === undefined ? undefined : [`{${[...this.#processes].join(",")}}`, this.#state];
   }
 

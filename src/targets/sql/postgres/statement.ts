@@ -8,43 +8,54 @@ interface Described {
   readonly digestSql: string;
 }
 
-/** The columns that show whether a statement fits its check: `state` and `digest`. */
-type Proof = string;
-
-/** Reads the digest of what the statement depends on, and the state of the server in which it is read. */
-function digestProof({ digestSql }: Pick<Described, "digestSql">): Proof {
-  return `${STATE_SQL} AS state, ${digestSql} AS digest`;
-}
-
-/** Compares the state of the server with two parameters. */
-function stateProof(at: number): Proof {
-  return `${sameStateSql(at)} AS state, NULL::text AS digest`;
-}
-
 /**
  * Returns the query that runs: the statement inside another one. PostgreSQL accepts a query there and nothing else: no change, no
- * second statement, no lock, no setting. The outer part returns every column as text, bounds rows, cells and all cells together on
- * the server, and adds the proof, read while the statement's tables are locked against changes. After the statement's parameters comes
- * the number of rows.
+ * second statement, no lock, no setting. The outer part returns every column as text, and bounds rows, cells and all cells together on
+ * the server. After the statement's parameters comes the number of rows.
  *
- * Each row has the proof, whether it exceeds the limit for all cells (null when there is no row at all), and the columns.
+ * Each row has whether it exceeds the limit for all cells, and the columns.
  */
-function wrapped(statement: string, { columns, limits, at, proof }: WrappedOptions): string {
-  const { selected, from } = bounded(`(${statement}\n) AS q(${namesOf(columns).join(", ")})`, columns, limits, at);
-  return `SELECT always.*, ${selected} FROM ${once(proof)} ${from}`;
+function wrapped(statement: string, { columns, limits, at }: WrappedOptions): Rows {
+  return bounded(`(${statement}\n) AS q(${namesOf(columns).join(", ")})`, columns, limits, at);
 }
 
 interface WrappedOptions extends Pick<Described, "columns"> {
-  readonly proof: Proof;
   readonly limits: ResultLimits;
   /** Number of the first parameter after those of the statement. */
   readonly at: number;
 }
 
-/** OFFSET keeps the planner from evaluating the proof again for each row. */
-function once(proof: Proof): string {
-  return `(SELECT ${proof} OFFSET 0) AS always`;
+/** Columns, and what they are read from. */
+interface Rows {
+  readonly selected: string;
+  readonly from: string;
 }
+
+/** One form of a query, with a proof that the statement fits its check, read while the statement's tables are locked against changes. */
+export interface ProvenQuery {
+  /**
+   * Reads the state of the server, and the digest of what the statement depends on: each row has both, then the columns of `wrapped`,
+   * which are null when there is no row at all.
+   */
+  readonly withDigest: string;
+  /**
+   * Compares the state of the server with the last two parameters: each row has whether it is the same, then the columns of `wrapped`.
+   * `STATE_QUERY` tells it where there is no row: the join that `withDigest` has for that takes longer to plan.
+   */
+  readonly withState: string;
+}
+
+/** OFFSET keeps the planner from evaluating the proof again for each row. */
+function withDigest({ selected, from }: Rows, { digestSql }: Pick<Described, "digestSql">): string {
+  return `SELECT always.*, ${selected} FROM (SELECT ${STATE_SQL}, ${digestSql} OFFSET 0) AS always LEFT JOIN ${from} ON true`;
+}
+
+function withState({ selected, from }: Rows, at: number): string {
+  return `SELECT (SELECT ${sameStateSql(at)}), ${selected} FROM ${from}`;
+}
+
+/** Compares the state of the server with two parameters. */
+export const STATE_QUERY = `SELECT ${sameStateSql(1)}`;
 
 /**
  * Returns the change that runs: the statement as the only part of a `WITH` that may change something. PostgreSQL refuses anything there
@@ -60,27 +71,22 @@ export function wrappedChange(
 ): string {
   const { selected, from } = bounded("q", columns, limits, at);
   return `WITH q(${namesOf(columns).join(", ")}) AS (${statement}
-) SELECT ${digestSql}, pg_current_xact_id()::text, (SELECT ${SERVER_SQL}), (SELECT count(*) FROM q)::text, ${selected} FROM (VALUES (1)) AS always ${from}`;
+) SELECT ${digestSql}, pg_current_xact_id()::text, (SELECT ${SERVER_SQL}), (SELECT count(*) FROM q)::text, ${selected} FROM (VALUES (1)) AS always LEFT JOIN ${from} ON true`;
 }
 
 /** Returns the columns and the source of rows that are bounded. `source`: `q`, with the columns of a statement. */
-function bounded(
-  source: string,
-  columns: Described["columns"],
-  { cellChars, bytes }: ResultLimits,
-  at: number,
-): { readonly selected: string; readonly from: string } {
+function bounded(source: string, columns: Described["columns"], { cellChars, bytes }: ResultLimits, at: number): Rows {
   const names = namesOf(columns);
   const texts = textsOf(columns, String(cellChars + 1));
   // The row that exceeds the limit is reported and not sent: it may have many columns.
   const fitting = names.map((name) => `CASE WHEN used <= ${bytes} THEN ${name} END AS ${name}`);
   const size = names.map((name) => `coalesce(octet_length(${name}), 0)`).join(" + ");
   return {
-    selected: ["used", ...names].map((name) => `w.${name}`).join(", "),
+    selected: ["exceeds", ...names].map((name) => `w.${name}`).join(", "),
     from: `
-LEFT JOIN (SELECT used > ${bytes} AS used, ${fitting.join(", ")} FROM (
+(SELECT used > ${bytes} AS exceeds, ${fitting.join(", ")} FROM (
 SELECT *, sum(${size}) OVER (ROWS UNBOUNDED PRECEDING) AS used, ${size} AS own FROM (
-SELECT ${texts.join(", ")} FROM ${source} LIMIT $${at}::text::int8) AS limited) AS counted WHERE used - own <= ${bytes}) AS w ON true`,
+SELECT ${texts.join(", ")} FROM ${source} LIMIT $${at}::text::int8) AS limited) AS counted WHERE used - own <= ${bytes}) AS w`,
   };
 }
 
@@ -89,18 +95,13 @@ SELECT ${texts.join(", ")} FROM ${source} LIMIT $${at}::text::int8) AS limited) 
  * a lower one for each cell, with which no result of ASCII exceeds it. Where a cell is longer, or all have more bytes, `wrapped` answers.
  * The last parameter is that limit; those before it, and the rows, are those of `wrapped`.
  */
-function wrappedShort(statement: string, { columns, at, proof }: Omit<WrappedOptions, "limits">): string {
-  const names = namesOf(columns);
-  const most = `$${at + 1}::text::int4 + 1`;
-  return `SELECT always.*, ${["exceeds", ...names].map((name) => `w.${name}`).join(", ")} FROM ${once(proof)}
-LEFT JOIN (SELECT false AS exceeds, ${textsOf(columns, most).join(", ")} FROM (${statement}
-) AS q(${names.join(", ")}) LIMIT $${at}::text::int8) AS w ON true`;
-}
-
-/** One form of a query: it reads the digest, or it compares the state of the server with its last two parameters. */
-export interface ProvenQuery {
-  readonly withDigest: string;
-  readonly withState: string;
+function wrappedShort(statement: string, { columns, at }: Omit<WrappedOptions, "limits">): Rows {
+  const share = `$${at + 1}::text::int4`;
+  return {
+    // Never true. PostgreSQL refuses a parameter without use, and all columns may be of short types.
+    selected: `${share} < 0 AS exceeds, ${textsOf(columns, `${share} + 1`).join(", ")}`,
+    from: `(${statement}\n) AS q(${namesOf(columns).join(", ")}) LIMIT $${at}::text::int8`,
+  };
 }
 
 /** Returns the forms of the query that runs. `at`: number of the first parameter after those of the statement. */
@@ -111,16 +112,13 @@ export function queriesOf(
   at: number,
 ): { readonly short: ProvenQuery; readonly long: ProvenQuery } {
   const options = { columns: described.columns, limits, at };
-  const proof = digestProof(described);
+  const long = wrapped(statement, options);
+  const short = wrappedShort(statement, options);
+  const { selected } = long;
+  const joined = { selected, from: `(SELECT ${short.selected} FROM ${short.from}) AS w` };
   return {
-    short: {
-      withDigest: wrappedShort(statement, { ...options, proof }),
-      withState: wrappedShort(statement, { ...options, proof: stateProof(at + 2) }),
-    },
-    long: {
-      withDigest: wrapped(statement, { ...options, proof }),
-      withState: wrapped(statement, { ...options, proof: stateProof(at + 1) }),
-    },
+    short: { withDigest: withDigest(joined, described), withState: withState(short, at + 2) },
+    long: { withDigest: withDigest(long, described), withState: withState(long, at + 1) },
   };
 }
 
@@ -137,9 +135,18 @@ function namesOf(columns: Described["columns"]): readonly string[] {
   return columns.map((_, index) => `c${index}`);
 }
 
+/** Types of PostgreSQL whose texts are never long. */
+const SHORT_TYPES: ReadonlySet<string> = new Set([
+  ...["boolean", "smallint", "integer", "bigint", "oid", "real", "double precision", "uuid", "date"],
+  ...["time without time zone", "time with time zone", "timestamp without time zone", "timestamp with time zone"],
+]);
+
 /** Returns the columns as bounded text. `most`: maximum characters of a cell. */
 function textsOf(columns: Described["columns"], most: string): readonly string[] {
-  return columns.map((column, index) => `left(${textOf(column, `q.c${index}`)}, ${most}) AS c${index}`);
+  return columns.map((column, index) => {
+    const text = textOf(column, `q.c${index}`);
+    return `${SHORT_TYPES.has(column.type) ? text : `left(${text}, ${most})`} AS c${index}`;
+  });
 }
 
 function textOf({ type, isList }: Described["columns"][number], name: string): string {

@@ -1,6 +1,5 @@
 import type { RunContext } from "../../../core/types.ts";
 import type {
-  AnsweredRow,
   AskedChange,
   AskedStatement,
   Changed,
@@ -13,10 +12,10 @@ import type {
   Texts,
 } from "../engine.ts";
 import { type CallerSettings, emptySettings, settingsOf } from "./caller.ts";
-import { makeSettings, type SentRow, type SqlDatabase, type StatementLimits } from "./database.ts";
+import { makeSettings, type SqlDatabase, type StatementLimits } from "./database.ts";
 import { describe, type PostgresDescription } from "./description.ts";
 import { failureOf } from "./failures.ts";
-import { CheckedQuery, PROOF_COLUMNS } from "./query.ts";
+import { CheckedQuery, rowOf } from "./query.ts";
 import { countQuery, wrappedChange } from "./statement.ts";
 
 interface UserOptions {
@@ -113,12 +112,10 @@ class PostgresStatement implements PreparedStatement {
     const { database, caller: wanted } = this.#user;
     const settings = settingsOf(wanted, caller);
     try {
-      const sent = await database.read(signal, async (transaction) => {
+      return await database.read(signal, async (transaction) => {
         await makeSettings(transaction, settings);
         return this.#query.run(transaction, parameters, rows);
       });
-      const found = sent.rows.filter((row) => row[PROOF_COLUMNS] !== null);
-      return { isCurrent: sent.isCurrent, rows: found.map((row) => rowOf(row.slice(PROOF_COLUMNS))) };
     } catch (error) {
       this.#query.forget();
       throw failureOf(error);
@@ -151,7 +148,7 @@ class PostgresStatement implements PreparedStatement {
             transaction: String(id),
             server: String(server),
             changed: Number(changed),
-            rows: Number(changed) === 0 ? [] : sent.map((row) => rowOf(row.slice(4))),
+            rows: Number(changed) === 0 ? [] : sent.map((row) => rowOf(row, 4)),
           });
         } catch (error) {
           refused = { error };
@@ -167,9 +164,4 @@ class PostgresStatement implements PreparedStatement {
   outcomeOf(transaction: RecordedTransaction, signal: AbortSignal): Promise<Outcome | undefined> {
     return this.#user.database.outcomeOf(transaction, signal);
   }
-}
-
-/** Reads whether a row exceeds the limit of all rows, and its columns. */
-function rowOf([exceeds, ...cells]: SentRow): AnsweredRow {
-  return exceeds === true ? undefined : cells.map((cell) => (cell === null ? null : String(cell)));
 }
