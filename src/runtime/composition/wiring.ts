@@ -113,23 +113,45 @@ interface Read {
 
 /** Opens everything, or closes again what was opened until one of the parts failed. */
 async function open(config: Config, modules: Modules, read: Read) {
-  const closings: (() => unknown)[] = [() => read.parts.close()];
+  const closings: Closing[] = [];
   try {
     return await openParts(config, modules, { ...read, closings });
   } catch (error) {
-    for (const close of closings.reverse()) await close();
+    await closeAll(closings, 0).catch(() => {});
     throw error;
   }
 }
 
+/** Closes an open part. Running calls may take up to `graceMs`. */
+type Closing = (graceMs: number) => unknown;
+
+/**
+ * Closes the parts, those first that were opened last. One that fails keeps no other from closing.
+ *
+ * @throws the first failure
+ */
+async function closeAll(closings: readonly Closing[], graceMs: number): Promise<void> {
+  const failures: unknown[] = [];
+  for (const close of closings.toReversed()) {
+    try {
+      await close(graceMs);
+    } catch (error) {
+      failures.push(error);
+    }
+  }
+  if (failures.length > 0) throw failures[0];
+}
+
 interface Opening extends Read {
-  /** Functions that close the open parts, in the order in which the parts were opened. */
-  readonly closings: (() => unknown)[];
+  /** Close the open parts, in the order in which the parts were opened: after a failed start, and at the end of the service. */
+  readonly closings: Closing[];
 }
 
 /** Opens everything in order: what a part needs is there before it. */
 async function openParts(config: Config, modules: Modules, { hooks, fingerprint, parts, closings }: Opening) {
   const { hashKey } = parts;
+  let closeParts = (): Promise<void> => parts.close();
+  closings.push(() => closeParts());
   let inUse: Pick<LiveSnapshots<ReturnType<typeof joinSnapshot>>, "current"> | undefined;
   const { audit, stored, state, member } = await openStores(
     config,
@@ -140,17 +162,19 @@ async function openParts(config: Config, modules: Modules, { hooks, fingerprint,
       policyVersion: () => inUse?.current().version,
     },
   );
+  const approvals: ServiceApprovals | undefined =
+    member === undefined ? stored : { ...member.approvals, receiptOf: parts.receiptOf };
   let endAudit = (): Promise<void> => audit.close();
+  // At once: each may wait for another system.
+  const atEnd: Closing[] = [() => endAudit()];
   closings.push(
-    () => endAudit(),
+    (graceMs) => Promise.all(atEnd.map((close) => close(graceMs))),
     () => member?.close(),
-    () => stored?.close(),
+    () => approvals?.close(),
     () => state.close(),
   );
   const journal: AuditLog["journal"] = (line) => audit.journal(line);
   const operations = member?.operations ?? operationsOn(state, journal);
-  const approvals: ServiceApprovals | undefined =
-    member === undefined ? stored : { ...member.approvals, receiptOf: parts.receiptOf };
   const log = hooks.logError ?? (() => {});
   const flow = new DataFlowOpener({ state: operations, modules, newId: randomUUID, newSecret, log });
   closings.push(() => flow.close());
@@ -172,7 +196,7 @@ async function openParts(config: Config, modules: Modules, { hooks, fingerprint,
   });
   const tracing = await startTracing(config, parts.traces, { ...CAPABILITIES, ...hooks });
   const { tracer } = tracing;
-  closings.push(() => tracing.close());
+  atEnd.push(() => tracing.close());
   const halts = openHalts(config, {
     ...CAPABILITIES,
     ...hooks,
@@ -217,6 +241,12 @@ async function openParts(config: Config, modules: Modules, { hooks, fingerprint,
     () => hub?.close(),
     () => tenantHub?.close(),
   );
+  closeParts = async () => {};
+  // Calls that still run end with their targets: they are recorded before the next part is closed.
+  closings.push(async (graceMs) => {
+    await snapshots.close();
+    await idle(limits.admission, graceMs);
+  });
   const resolving = resolveInterrupted(config, {
     ...CAPABILITIES,
     ...hooks,
@@ -228,6 +258,7 @@ async function openParts(config: Config, modules: Modules, { hooks, fingerprint,
   const exporters = startExports(config, parts.exports, { ...CAPABILITIES, ...hooks, audit });
   endAudit = () => closeAudit(audit, exporters);
   const formerLogs = await continueFormerLogs(config, { ...CAPABILITIES, ...hooks }, { ...parts, approvals, modules });
+  atEnd.push(() => formerLogs?.close());
   const reloading = startReloading(config, {
     snapshots,
     fingerprint,
@@ -248,7 +279,9 @@ async function openParts(config: Config, modules: Modules, { hooks, fingerprint,
       return join(read, await assemble(read, modules, { ...hooks, ...previous }), taken);
     },
   });
+  endAudit = () => closeAudit(audit, exporters, { type: "service.stopped", ...ownOrigins(audit) });
   return {
+    closings,
     parts,
     audit,
     approvals,
@@ -263,7 +296,6 @@ async function openParts(config: Config, modules: Modules, { hooks, fingerprint,
     recording,
     waitingRoom,
     exporters,
-    resolving,
     formerLogs,
     reloading,
     versions,
@@ -372,7 +404,7 @@ function serviceOf(opened: Opened) {
     /** Stops admitting and reloading; calls that wait for an approver get their 202. */
     drain: () => drain(opened),
     /** Stops admitting, waits up to `graceMs` for running calls, ends the rest and closes the audit. */
-    close: (graceMs: number): Promise<void> => close(opened, graceMs).finally(() => limits.close()),
+    close: (graceMs: number): Promise<void> => close(opened, graceMs),
   };
 }
 
@@ -386,24 +418,10 @@ function drain({ audit, limits, waitingRoom, reloading }: Opened): void {
 
 /** Gives running calls their time before the targets are closed, and closes the audit last. */
 async function close(opened: Opened, graceMs: number): Promise<void> {
-  const { limits, recording, snapshots, halts, quotas, flow, state, approvals, exporters, tracing, audit } = opened;
   drain(opened);
-  await idle(limits.admission, graceMs);
-  recording.callRecords.shutDown();
-  await opened.resolving.close();
-  await snapshots.close();
-  await idle(limits.admission, graceMs);
-  await recording.stop();
-  opened.tenantHub?.close();
-  await opened.hub?.close();
-  halts.close();
-  await quotas.close();
-  await flow.close();
-  await state.close();
-  await approvals?.close();
-  await opened.member?.close();
-  const ended = closeAudit(audit, exporters, { type: "service.stopped", ...ownOrigins(audit) });
-  await Promise.all([ended, opened.formerLogs?.close(), tracing.close()]);
+  await idle(opened.limits.admission, graceMs);
+  opened.recording.callRecords.shutDown();
+  await closeAll(opened.closings, graceMs);
 }
 
 function startLine({ registry }: Parts, fingerprint: Fingerprint | undefined): JournalLine {
