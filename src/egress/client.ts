@@ -31,6 +31,12 @@ export interface EgressOptions {
   readonly connectionsMax?: number | undefined;
   /** Keeps connections for further requests. Default: true. */
   readonly keepsConnections?: boolean | undefined;
+  /**
+   * Keeps a connection that is still being made for the next request when its own is given up, for some seconds: a server without
+   * processor time left would otherwise spend it on handshakes for nobody. Only for requests that are repeated soon: the next one
+   * waits for this connection, too. Default: false.
+   */
+  readonly keepsUnfinished?: boolean | undefined;
 }
 
 const IDLE_MS = 15_000;
@@ -156,7 +162,7 @@ export class EgressClient {
   }
 
   #newPool(url: URL, idleMs: number): Pool {
-    const { tls, connectionsMax = Number.POSITIVE_INFINITY } = this.#options;
+    const { tls, connectionsMax = Number.POSITIVE_INFINITY, keepsUnfinished = false } = this.#options;
     const host = this.#hostOf(url);
     const isTls = url.protocol === "https:";
     return new Pool({
@@ -164,6 +170,7 @@ export class EgressClient {
       tls: isTls ? tlsOptions(tls, host) : undefined,
       idleMs: this.#keeps ? idleMs : 0,
       connectionsMax,
+      keepsUnfinished,
       addresses: () => this.#addressesOf(host),
     });
   }

@@ -13,6 +13,8 @@ interface ConnectionOwner {
   addresses(): Promise<readonly string[]>;
   /** Takes back a connection that can be used again. */
   returned(connection: EgressConnection): void;
+  /** Takes back a connection that is still being made, and whose exchange has ended early. */
+  released(connection: EgressConnection): void;
   closed(connection: EgressConnection): void;
   /** Takes back an exchange whose request was not sent. */
   take(exchange: EgressExchange): void;
@@ -22,6 +24,8 @@ interface ConnectionOwner {
 
 /** Maximum age of a connection: later ones go to the addresses that the name has then. */
 const AGE_MAX_MS = 300_000;
+/** Maximum age of a connection that is still being made to be kept when its exchange ends early. */
+const MAKING_MS_MAX = 4_000;
 /** After this time without a byte, the system asks whether the server is still there. */
 const PROBE_AFTER_MS = 60_000;
 
@@ -35,6 +39,8 @@ export class EgressConnection {
   #unsent: Buffer | undefined;
   #isConnecting = false;
   #isClosed = false;
+  /** Whether a request can be sent: with TLS, after the handshake. */
+  #isReady = false;
   #isOld = false;
   /** True from an answer until everything is handled that was received with it. Nothing is sent meanwhile. */
   #isSettling = false;
@@ -56,6 +62,7 @@ export class EgressConnection {
     this.#exchange = exchange;
     exchange.owner = this;
     this.#isConnecting = true;
+    this.#age(MAKING_MS_MAX);
     try {
       const [addresses, parsers] = await Promise.all([this.#owner.addresses(), parserFactory()]);
       if (this.#isClosed) return;
@@ -72,17 +79,24 @@ export class EgressConnection {
     }
   }
 
-  /** Sends a request. The connection must be unused. */
+  /** Sends a request, when the connection is ready. The connection must be unused. */
   use(exchange: EgressExchange): void {
     this.#exchange = exchange;
     exchange.owner = this;
     this.#socket?.ref();
-    if (!this.#isSettling) this.#send(exchange);
+    if (this.#isReady && !this.#isSettling) this.#send(exchange);
   }
 
-  /** Ends the work for an exchange that has ended early. */
+  /** Ends the work for an exchange that has ended early. A connection that is being made has sent nothing, and is kept. */
   drop(exchange: EgressExchange): void {
-    if (this.#exchange === exchange) this.close();
+    if (this.#exchange !== exchange) return;
+    if (this.#isReady || this.#isOld) {
+      this.close();
+    } else {
+      this.#exchange = undefined;
+      this.#socket?.unref();
+      this.#owner.released(this);
+    }
   }
 
   /** Closes the connection. Its exchange must have ended. */
@@ -104,6 +118,7 @@ export class EgressConnection {
 
   #connected(socket: Bun.Socket<EgressConnection>): void {
     this.#socket = socket;
+    if (this.#exchange === undefined) socket.unref();
     socket.setNoDelay(true);
     socket.setKeepAlive(true, PROBE_AFTER_MS);
     if (this.#owner.tls === undefined) this.#ready();
@@ -115,9 +130,17 @@ export class EgressConnection {
   }
 
   #ready(): void {
-    this.#aging = setTimeout(() => this.#aged(), AGE_MAX_MS);
+    this.#isReady = true;
+    this.#age(AGE_MAX_MS);
+    if (this.#exchange === undefined) this.#idle(this.#owner.idleMs);
+    else this.#send(this.#exchange);
+  }
+
+  #age(maxMs: number): void {
+    this.#isOld = false;
+    clearTimeout(this.#aging);
+    this.#aging = setTimeout(() => this.#aged(), maxMs);
     this.#aging.unref();
-    if (this.#exchange !== undefined) this.#send(this.#exchange);
   }
 
   #aged(): void {
@@ -169,6 +192,7 @@ export class EgressConnection {
       // The first turn only ends the current one: what has arrived by now is received before the second.
       setImmediate(setImmediate, this.#settle);
       this.#idle(idleMs);
+      this.#owner.returned(this);
     } else {
       this.close();
     }
@@ -190,7 +214,6 @@ export class EgressConnection {
       this.#idling.unref();
     }
     this.#socket?.unref();
-    this.#owner.returned(this);
   }
 
   #idled(): void {

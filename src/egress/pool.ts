@@ -8,6 +8,8 @@ export interface PoolOptions {
   /** Time that an unused connection stays open; 0 when connections are not kept. */
   readonly idleMs: number;
   readonly connectionsMax: number;
+  /** Keeps a connection that is still being made when its exchange ends early. */
+  readonly keepsUnfinished: boolean;
   /** Returns exactly the addresses that a new connection may use. Rejects when one of them is forbidden. */
   readonly addresses: () => Promise<readonly string[]>;
 }
@@ -23,7 +25,7 @@ const ABANDONED_MAX = 256;
 export class Pool {
   readonly #options: PoolOptions;
   readonly #connections = new Set<EgressConnection>();
-  /** The last one was in use last. */
+  /** The last one was in use last; those that are still being made are the first ones. */
   readonly #unused: EgressConnection[] = [];
   readonly #waiting = new Set<EgressExchange>();
   #abandoned = 0;
@@ -80,6 +82,14 @@ export class Pool {
     const next = this.#nextWaiting();
     if (next !== undefined) connection.use(next);
     else if (this.#unused.length < IDLE_CONNECTIONS_MAX) this.#unused.push(connection);
+    else connection.close();
+  }
+
+  released(connection: EgressConnection): void {
+    const keeps = this.#options.keepsUnfinished && this.idleMs > 0;
+    const next = keeps ? this.#nextWaiting() : undefined;
+    if (next !== undefined) connection.use(next);
+    else if (keeps && this.#unused.length < IDLE_CONNECTIONS_MAX) this.#unused.unshift(connection);
     else connection.close();
   }
 

@@ -13,6 +13,8 @@ interface RotatingClientOptions {
   readonly tls: EgressTls | undefined;
   readonly certificates?: CertificateSource | undefined;
   readonly connectionsMax?: number | undefined;
+  /** As in `EgressOptions`. */
+  readonly keepsUnfinished?: boolean | undefined;
   /** Default: the system's resolver. */
   readonly resolve?: Resolve | undefined;
   /** Time after which connections with former certificates are closed, even in use. Default: none. */
@@ -78,8 +80,8 @@ export class RotatingClient {
   }
 
   #connections(tls: EgressTls | undefined): Connections {
-    const { url, addresses, resolve, connectionsMax } = this.#options;
-    const options = { addresses, resolve, connectionsMax };
+    const { url, addresses, resolve, connectionsMax, keepsUnfinished } = this.#options;
+    const options = { addresses, resolve, connectionsMax, keepsUnfinished };
     if (tls === undefined) return { client: new EgressClient(options), tls: null, clientCertificate: null };
     const roots = tls.rootCert === undefined ? undefined : readRoots(tls.rootCert);
     return {

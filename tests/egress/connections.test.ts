@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import { createServer, type Server, type Socket } from "node:net";
+import { connect, createServer, type Server, type Socket } from "node:net";
 import { makeCertificates } from "../../src/cli/development/certificates.ts";
 import { EgressClient, type EgressOptions } from "../../src/egress/client.ts";
 import { inTurn } from "../../src/egress/dial.ts";
@@ -230,6 +230,74 @@ describe("a limited number of connections", () => {
     // Those of another server are not affected.
     const url = new URL(`http://other.test:${server.port}/`);
     expect((await client.send(requestOf({ url }))).status).toBe(200);
+  });
+});
+
+describe("a connection that is being made when its request is given up", () => {
+  /** A server behind a way that lets nothing through until it is opened. */
+  const closedWay = async () => {
+    const { rootCert, server: own } = await makeCertificates({
+      ...{ notBefore: new Date(0), notAfter: new Date("2099-01-01T00:00:00Z") },
+    });
+    const secured = await RawServer.start({ ...own });
+    const { promise: opened, resolve: open } = Promise.withResolvers<void>();
+    let connections = 0;
+    const way = await serverOf(async (socket) => {
+      connections += 1;
+      await opened;
+      const onward = connect(secured.port, "127.0.0.1").on("error", () => {});
+      socket.pipe(onward).pipe(socket);
+    });
+    const url = new URL(`https://localhost:${way.port}/`);
+    const giveUp = async (): Promise<void> => {
+      const controller = new AbortController();
+      const sending = failureOf(client.send(requestOf({ url, signal: controller.signal })));
+      await until("the connection", () => connections > 0 || undefined);
+      controller.abort();
+      expect(await sending).toMatchObject({ failure: "aborted", sent: false });
+    };
+    const close = (): void => {
+      client.close();
+      secured.close();
+      way.close();
+    };
+    return { tls: { rootCert: Buffer.from(rootCert) }, url, giveUp, open, close, connections: () => connections };
+  };
+
+  test("serves the next request, and those that wait", async () => {
+    const { tls, url, giveUp, open, close, connections } = await closedWay();
+    client = clientOf({ tls, keepsUnfinished: true, connectionsMax: 1 });
+    await giveUp();
+    const controller = new AbortController();
+    const next = failureOf(client.send(requestOf({ url, signal: controller.signal })));
+    const waiting = client.send(requestOf({ url }));
+    controller.abort();
+    expect(await next).toMatchObject({ failure: "aborted", sent: false });
+    open();
+    expect((await waiting).status).toBe(200);
+    expect([connections(), client.connections]).toEqual([1, 1]);
+    close();
+  });
+
+  test("is kept unused, and closed with the client", async () => {
+    const { tls, url, giveUp, open, close, connections } = await closedWay();
+    client = clientOf({ tls, keepsUnfinished: true });
+    await giveUp();
+    expect(client.connections).toBe(1);
+    open();
+    expect((await client.send(requestOf({ url }))).status).toBe(200);
+    expect(connections()).toBe(1);
+    client.close();
+    expect(client.connections).toBe(0);
+    close();
+  });
+
+  test("is closed when the client keeps none", async () => {
+    const { tls, giveUp, close } = await closedWay();
+    client = clientOf({ tls });
+    await giveUp();
+    expect(client.connections).toBe(0);
+    close();
   });
 });
 

@@ -107,6 +107,7 @@ function reach({ port, scheme = "http", tls, token, tenant, instance = "log-1" }
       addresses: OPERATED_ADDRESSES,
       tls: scheme === "https" ? (tls ?? {}) : undefined,
       connectionsMax: 8,
+      keepsUnfinished: true,
     }),
     ...(token !== undefined && { token }),
     tenant,

@@ -60,6 +60,7 @@ export function openConnections({ hub: section }: Config, { secured }: MemberPar
     tls: url.protocol === "https:" ? (secured?.tls ?? {}) : undefined,
     certificates: secured?.certificates,
     connectionsMax: CONNECTIONS_MAX,
+    keepsUnfinished: true,
   });
   return { url, connections, tenant: section?.tenant };
 }
