@@ -94,10 +94,15 @@ export interface HubCallOptions {
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
   /**
-   * With it, a request that gets no answer until the time limit is repeated for some minutes more. Called with the answer, if one
-   * comes: the caller has been told that there is none.
+   * With it, a request that gets no answer until the time limit is repeated for some minutes more, unless the hub has certainly not
+   * carried it out. Called with the answer, if one comes: the caller has been told that there is none.
    */
   readonly late?: (answer: HubAnswer) => void;
+  /**
+   * Whether a request with the same input goes on with one that is still repeated: it gets that one's answer, and `late` of that one
+   * is not called. Only for requests whose answer stays true until `late` has acted on it.
+   */
+  readonly resumes?: boolean;
 }
 
 /** A value that the hub sends to its members whenever it changes. */

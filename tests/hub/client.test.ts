@@ -1,7 +1,82 @@
 import { expect, test } from "bun:test";
 import { EgressError } from "../../src/egress/request.ts";
 import { openHubClient } from "../../src/hub/client/client.ts";
+import type { HubAnswer } from "../../src/hub/contract.ts";
 import { HubUnavailable } from "../../src/hub/errors.ts";
+import { until } from "../support/until.ts";
+
+/** A client whose attempts end as the test says: with an answer's value, or an error. */
+function clientOf(attempt: (id: string) => unknown) {
+  let ids = 0;
+  const client = openHubClient({
+    url: new URL("http://127.0.0.1:1"),
+    connections: {
+      current: {
+        client: {
+          async send({ body }: { readonly body: string }) {
+            const { id } = JSON.parse(body);
+            const value = await attempt(id);
+            return { status: 200, headers: {}, body: Buffer.from(JSON.stringify({ id, value, now: 1 })) };
+          },
+          open: ({ signal }: { readonly signal: AbortSignal }) =>
+            new Promise((_, reject) => signal.addEventListener("abort", reject)),
+        },
+      },
+      close() {},
+    } as never,
+    facts: () => ({ instance: "log-1", version: "0.0.0" }),
+    newId() {
+      ids += 1;
+      return `request-${ids}`;
+    },
+    // Only the delay before a repetition exceeds the time limit.
+    monotonic: () => 0,
+    random: () => 0,
+    log: () => {},
+    requestMs: 1,
+  });
+  return client;
+}
+
+const lost = (sent: boolean): never => {
+  throw new EgressError("lost", "the connection ended", { sent });
+};
+
+test("a request that was never sent is not repeated after its time limit; one that may have arrived is", async () => {
+  const attempts: string[] = [];
+  const reported: unknown[] = [];
+  let isAway = true;
+  const client = clientOf((id) => {
+    attempts.push(id);
+    return isAway ? lost(attempts.length > 1) : "done";
+  });
+  const late = ({ value }: HubAnswer): void => void reported.push(value);
+  await expect(client.call("settle", {}, { late })).rejects.toBeInstanceOf(HubUnavailable);
+  await expect(client.call("settle", {}, { late })).rejects.toBeInstanceOf(HubUnavailable);
+  isAway = false;
+  await until("the late answer", () => reported.length > 0 || undefined);
+  expect(attempts.filter((id) => id === "request-1")).toHaveLength(1);
+  expect(reported).toEqual(["done"]);
+  await client.close();
+});
+
+test("the same request goes on with the one that got no answer, under its id; another has an id of its own", async () => {
+  const reported: unknown[] = [];
+  let isAway = true;
+  const client = clientOf((id) => (isAway ? lost(true) : id));
+  const options = { late: ({ value }: HubAnswer): void => void reported.push(value), resumes: true };
+  for (let turn = 0; turn < 3; turn += 1) {
+    await expect(client.call("beginKey", { key: "a" }, options)).rejects.toBeInstanceOf(HubUnavailable);
+  }
+  await expect(client.call("beginKey", { key: "b" }, options)).rejects.toBeInstanceOf(HubUnavailable);
+  isAway = false;
+  const resumed = await client.call("beginKey", { key: "a" }, options);
+  expect(resumed.value).toBe("request-1");
+  await until("the late answer of the other one", () => reported.length > 0 || undefined);
+  expect(reported).toEqual(["request-2"]);
+  expect((await client.call("beginKey", { key: "a" }, options)).value).toBe("request-3");
+  await client.close();
+});
 
 test("a process that stands still until after the time limit does not send its request again", async () => {
   let now = 0;

@@ -34,6 +34,17 @@ interface Sent {
   readonly method: string;
   readonly id: string;
   readonly body: string;
+  /** Whether the hub may have carried it out: it may have received it, and has not said that it was too busy. */
+  mayHaveRun: boolean;
+}
+
+/** A request that is repeated after its time limit. */
+interface Late {
+  readonly sent: Sent;
+  readonly report: (answer: HubAnswer) => void;
+  readonly endMs: number;
+  /** Fires when the same request was made again, and goes on under the same id. */
+  readonly resumed: AbortController;
 }
 
 /** Connects to the hub, and keeps trying. */
@@ -46,9 +57,9 @@ class Client implements HubClient {
   readonly #connection: HubConnection;
   readonly #stream: HubStream;
   readonly #closing = new AbortController();
-  #late = 0;
-  /** Resolves when the last of them has ended. */
-  #lateTurn: Promise<void> = Promise.resolve();
+  /** By the request's text where the same request may go on with it, otherwise by its id. In the order in which they are sent. */
+  readonly #late = new Map<string, Late>();
+  #isSendingLate = false;
 
   constructor(options: HubClientOptions) {
     this.#options = options;
@@ -59,23 +70,33 @@ class Client implements HubClient {
   async call(
     method: string,
     input: unknown,
-    { timeoutMs = this.#options.requestMs, signal, late }: HubCallOptions = {},
+    { timeoutMs = this.#options.requestMs, signal, late: report, resumes = false }: HubCallOptions = {},
   ): Promise<HubAnswer> {
-    const id = this.#options.newId();
-    const request = { method, id, body: encodeWire({ id, input }) };
+    const key = resumes ? `${method} ${encodeWire(input)}` : undefined;
+    const earlier = this.#resume(key);
+    const sent = earlier?.sent ?? this.#request(method, input);
     const signals = AbortSignal.any([this.#closing.signal, ...(signal === undefined ? [] : [signal])]);
     // An answer that was lost without a sign must leave time for another attempt.
     const attemptMs = Math.max(timeoutMs / 2, ATTEMPT_MS_MIN);
     try {
-      return await this.#repeat(request, { timeoutMs, attemptMs, delays: REPEAT, signal: signals });
+      return await this.#repeat(sent, { timeoutMs, attemptMs, delays: REPEAT, signal: signals });
     } catch (error) {
-      if (late !== undefined && error instanceof HubUnavailable) void this.#repeatLate(request, late);
+      if (report !== undefined && sent.mayHaveRun && error instanceof HubUnavailable) {
+        const endMs = earlier?.endMs ?? this.#options.monotonic() + LATE_MS;
+        this.#repeatLate({ sent, report, endMs, resumed: new AbortController() }, key);
+      }
       throw error;
     }
   }
 
-  async #repeat({ method, id, body }: Sent, { timeoutMs, attemptMs, delays, signal }: Repetition): Promise<HubAnswer> {
+  #request(method: string, input: unknown): Sent {
+    const id = this.#options.newId();
+    return { method, id, body: encodeWire({ id, input }), mayHaveRun: false };
+  }
+
+  async #repeat(sent: Sent, { timeoutMs, attemptMs, delays, signal }: Repetition): Promise<HubAnswer> {
     const { monotonic, random } = this.#options;
+    const { method, id, body } = sent;
     const endMs = monotonic() + timeoutMs;
     let failure: NoAnswer | undefined;
     for (let failures = 1; ; failures += 1) {
@@ -87,6 +108,7 @@ class Client implements HubClient {
         return answerIn(await this.#connection.post(method, body, { timeoutMs: limit, signal }), id);
       } catch (error) {
         if (!(error instanceof NoAnswer)) throw error;
+        sent.mayHaveRun ||= error.mayHaveRun;
         // An attempt that the time limit cuts off says less than the one before it.
         if (monotonic() < endMs) failure = error;
         const delayMs = Math.max(error.retryAfterMs ?? 0, retryDelayMs(delays, failures, random()));
@@ -96,26 +118,38 @@ class Client implements HubClient {
     }
   }
 
+  /** Returns the same request that got no answer in time: it ends there, and whoever has made it again goes on with it. */
+  #resume(key: string | undefined): Late | undefined {
+    if (key === undefined) return undefined;
+    const late = this.#late.get(key);
+    this.#late.delete(key);
+    late?.resumed.abort();
+    return late;
+  }
+
+  #repeatLate(late: Late, key = late.sent.id): void {
+    if (this.#late.size >= LATE_MAX) return;
+    this.#late.set(this.#late.has(key) ? late.sent.id : key, late);
+    if (!this.#isSendingLate) void this.#sendLate();
+  }
+
   /** One at a time: a hub that is overloaded must not get more requests because it is. */
-  async #repeatLate(request: Sent, late: (answer: HubAnswer) => void): Promise<void> {
-    if (this.#late >= LATE_MAX) return;
-    this.#late += 1;
+  async #sendLate(): Promise<void> {
     const { monotonic, log } = this.#options;
-    const { signal } = this.#closing;
-    const endMs = monotonic() + LATE_MS;
-    const before = this.#lateTurn;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#lateTurn = promise;
-    await before;
-    try {
-      const times = { timeoutMs: endMs - monotonic(), attemptMs: LATE_ATTEMPT_MS, delays: LATE_REPEAT, signal };
-      late(await this.#repeat(request, times));
-    } catch (error) {
-      if (!signal.aborted) log(`the hub never answered ${request.method}`, error);
-    } finally {
-      this.#late -= 1;
-      resolve();
+    this.#isSendingLate = true;
+    // Those that are added meanwhile follow.
+    for (const [key, { sent, report, endMs, resumed }] of this.#late) {
+      const signal = AbortSignal.any([this.#closing.signal, resumed.signal]);
+      const timeoutMs = endMs - monotonic();
+      try {
+        const answer = await this.#repeat(sent, { timeoutMs, attemptMs: LATE_ATTEMPT_MS, delays: LATE_REPEAT, signal });
+        if (!resumed.signal.aborted) report(answer);
+      } catch (error) {
+        if (!signal.aborted) log(`the hub never answered ${sent.method}`, error);
+      }
+      if (!resumed.signal.aborted) this.#late.delete(key);
     }
+    this.#isSendingLate = false;
   }
 
   get isConnected(): boolean {

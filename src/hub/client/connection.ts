@@ -25,17 +25,28 @@ export interface HubConnectionOptions {
   readonly tenant?: string | undefined;
 }
 
+interface NoAnswerFacts {
+  readonly cause?: unknown;
+  readonly retryAfterMs?: number | undefined;
+  readonly mayHaveRun?: boolean;
+}
+
 /** No connection, no answer, or an answer that asks for a repetition. */
 export class NoAnswer extends Error {
   override readonly name = "NoAnswer";
   readonly retryAfterMs: number | undefined;
+  /** Whether the hub may have carried out the request. */
+  readonly mayHaveRun: boolean;
 
-  constructor(message: string, options: { readonly cause?: unknown; readonly retryAfterMs?: number | undefined } = {}) {
-    super(message, "cause" in options ? { cause: options.cause } : undefined);
-    this.retryAfterMs = options.retryAfterMs;
+  constructor(message: string, { retryAfterMs, mayHaveRun = true, ...cause }: NoAnswerFacts = {}) {
+    super(message, cause);
+    this.retryAfterMs = retryAfterMs;
+    this.mayHaveRun = mayHaveRun;
   }
 }
 
+/** A hub that has no room for a request has not begun it. */
+const BUSY = 429;
 const REFUSED: readonly number[] = [400, 401, 403, 404, 409, 413] satisfies HubRefusal["status"][];
 
 /** Sends single requests to the hub. */
@@ -107,7 +118,7 @@ export class HubConnection {
   #headers(): Record<string, string> {
     const { facts, token, tenant } = this.#options;
     const { instance, version, policyVersion, bundle } = facts();
-    if (instance === undefined) throw new NoAnswer("the audit log has no id yet");
+    if (instance === undefined) throw new NoAnswer("the audit log has no id yet", { mayHaveRun: false });
     return {
       [MEMBER_HEADERS.instance]: instance,
       [MEMBER_HEADERS.version]: version,
@@ -123,7 +134,7 @@ export class HubConnection {
       return await send();
     } catch (error) {
       if (!(error instanceof EgressError)) throw error;
-      throw new NoAnswer(egressReason(error), { cause: error });
+      throw new NoAnswer(egressReason(error), { cause: error, mayHaveRun: error.sent });
     }
   }
 }
@@ -132,7 +143,7 @@ function readToken(read: () => string): string {
   try {
     return read();
   } catch (cause) {
-    throw new NoAnswer("hub.tokenFile cannot be read", { cause });
+    throw new NoAnswer("hub.tokenFile cannot be read", { cause, mayHaveRun: false });
   }
 }
 
@@ -150,7 +161,7 @@ function failureOf(status: number, body: unknown): HubRefusal | NoAnswer {
   const { code, message, retryAfterMs } = errorIn(body);
   if (code === undefined || message === undefined) return new NoAnswer(`status ${status}, and not from a hub`);
   if (REFUSED.includes(status)) return new HubRefusal(status as HubRefusal["status"], code, message);
-  return new NoAnswer(message, { retryAfterMs });
+  return new NoAnswer(message, { retryAfterMs, mayHaveRun: status !== BUSY });
 }
 
 function errorIn(body: unknown) {

@@ -108,6 +108,8 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
         "beginKey",
         { use },
         {
+          // The agent that sends its call again gets the key that its first attempt has begun.
+          resumes: true,
           // The call was refused: the key can be used again.
           late: ({ value }) => {
             if ((value as KeyState | null)?.outcome === "begin") report("endKey", { use, end: "not_run" });
