@@ -32,12 +32,12 @@ const SUITES: Readonly<Record<string, Suite>> = {
   slow: { files: "tests/**/*.slow.ts", options: ["--parallel=2"], seed: 1 },
   browser: {
     files: "tests/**/*.browser.ts",
-    options: [],
+    options: ["--parallel=2"],
     seed: 1,
     needs: () => browserPath() ?? fail(NO_BROWSER),
   },
   long: { files: "tests/long/*.long.ts", options: ["--parallel=2"], seed: 1 },
-  clients: { files: "tests/clients/**/*.clients.ts", options: [], seed: 1 },
+  clients: { files: "tests/clients/**/*.clients.ts", options: ["--parallel=2"], seed: 1 },
   fleet: { files: "tests/fleet/*.fleet.ts", options: [], seed: "random" },
 };
 

@@ -3,6 +3,7 @@ import type { Browser, Page } from "playwright-core";
 import type { ConsoleWorld } from "../console/app/console-world.ts";
 import { type VisitOptions, Visitor } from "../console/app/visitor.ts";
 import { launchBrowser } from "./browser.ts";
+import { until } from "./until.ts";
 
 interface VisitsOptions {
   /** Starts the service, and does what all tests of the file need. Default: the world's own start. */
@@ -20,6 +21,8 @@ interface Visits {
   readonly visitPage: (fragment: string, options?: VisitOptions) => Promise<Page>;
   /** Opens the console for somebody who is not signed in. */
   readonly open: (options?: VisitOptions) => Promise<Visitor>;
+  /** Returns a request once it is decided: by a visitor, whose decision is sent now, or by the page in its own time. */
+  readonly decided: (id: string, by?: Visitor) => Promise<Readonly<Record<string, unknown>>>;
 }
 
 /**
@@ -57,6 +60,14 @@ export function consoleVisits(
   return {
     visit,
     open: (options = {}) => opened("open", options),
+    async decided(id, by) {
+      await by?.sendNow();
+      const token = await world.operator("watcher");
+      return until("a decision", async () => {
+        const { body } = await world.send("GET", `/approvals/${id}?wait=20`, { token });
+        return body.approval.state === "pending" ? undefined : body.approval;
+      });
+    },
     async visitPage(fragment, options) {
       const visitor = await visit(options);
       await visitor.go(fragment);

@@ -8,7 +8,7 @@ import type { Visitor } from "./visitor.ts";
 
 const world = new ConsoleWorld();
 
-const { visit } = consoleVisits(world, {
+const { visit, decided } = consoleVisits(world, {
   async clean() {
     // A list has at most 200. Some requests are not for this operator to deny: they stay.
     for (const _ of [1, 2]) for (const { id } of await pending()) await world.decide(id, "deny");
@@ -49,15 +49,6 @@ function ask(text = "Good morning", tool = "announce"): Promise<string> {
   return world.ask(tool, { text: `${text} ${asked}` });
 }
 
-/** Returns the state of a request once it is decided. */
-async function decided(id: string): Promise<Readonly<Record<string, unknown>>> {
-  const token = await world.operator("watcher");
-  return until("a decision", async () => {
-    const { body } = await world.send("GET", `/approvals/${id}?wait=20`, { token });
-    return body.approval.state === "pending" ? undefined : body.approval;
-  });
-}
-
 async function stateOf(id: string): Promise<string> {
   const { body } = await world.send("GET", `/approvals/${id}`, { token: await world.operator() });
   return body.approval.state;
@@ -91,14 +82,14 @@ describe("one approver", () => {
     const visitor = await visit();
     await visitor.open(id);
     await visitor.ready(/^Approve for the session/).click();
-    expect(await decided(id)).toMatchObject({ state: "approved", scope: "session" });
+    expect(await decided(id, visitor)).toMatchObject({ state: "approved", scope: "session" });
     for (const _ of [1, 2]) expect((await world.call("announce", args, { token })).http).toBe(200);
   });
 
   test("an approval of several calls lets those within the bounds run, as often as was granted", async () => {
     const order = { customer: "c-7", items: ["ink"], note: "soon" };
     const id = await world.ask("create_order", order);
-    const { page, ready, open } = bound(await visit());
+    const { page, ready, open, visitor } = bound(await visit());
     await open(id);
     await page.getByRole("button", { name: /^Approve several calls/ }).waitFor();
     await page.keyboard.press("g");
@@ -114,7 +105,7 @@ describe("one approver", () => {
     await form.getByText("note: as in this call").waitFor();
     await ready("Approve these calls").click();
     await page.locator(".outgoing").getByText("Approving create_order, with 3 runs in 5 minutes").waitFor();
-    expect(await decided(id)).toMatchObject({
+    expect(await decided(id, visitor)).toMatchObject({
       ...{ state: "approved", scope: "bounded", decidedBy: { sub: "olga" } },
       granted: { runs: 3, minutes: 5, arguments: { items: "any" } },
     });
@@ -146,7 +137,7 @@ describe("one approver", () => {
     await visitor.ready(/^Deny/).click();
     await visitor.page.getByLabel(/^Reason for the agent/).fill("use the staging list");
     await visitor.page.getByRole("button", { name: "Deny", exact: true }).click();
-    expect(await decided(id)).toMatchObject({ state: "denied", decisionReason: "use the staging list" });
+    expect(await decided(id, visitor)).toMatchObject({ state: "denied", decisionReason: "use the staging list" });
     const { http, body } = await world.call("announce", { text: `Denied with a reason ${asked}` });
     expect([http, body.error.code]).toEqual([403, "APPROVAL_DENIED"]);
     expect(body.error.message).toContain("use the staging list");
@@ -193,6 +184,7 @@ describe("one approver", () => {
     await visitor.open(id);
     await visitor.ready(/^Approve once/).click();
     await visitor.page.evaluate("const { now } = Date; Date.now = () => now() + 600_000;");
+    await visitor.sendNow();
     await visitor.page.getByText(/^Nothing was sent about announce: the page was asleep/).waitFor();
     expect(await stateOf(id)).toBe("pending");
   });
@@ -282,20 +274,20 @@ describe("one approver", () => {
 
   test("a call of high risk is approved by the second press only", async () => {
     const id = await ask("customers", "drop_tables");
-    const { page, ready } = bound(await visit());
+    const { page, ready, visitor } = bound(await visit());
     await page.goto(`${world.consoleUrl}/console#/approvals/${id}`);
     await page.getByText("Nothing brings the data back.").waitFor();
     await ready(/^Approve once/).click();
     await ready(/^Press again: the risk is high/).waitFor();
     expect(await page.locator(".outgoing").count()).toBe(0);
     await ready(/^Press again: the risk is high/).click();
-    expect(await decided(id)).toMatchObject({ state: "approved" });
+    expect(await decided(id, visitor)).toMatchObject({ state: "approved" });
   });
 
   test("a long plan is approved only after all of it was shown", async () => {
     const lines = Array.from({ length: 60 }, (_, at) => `line ${at + 1}`).join("\n");
     const id = await world.ask("announce", { text: `${lines}\nthe end` });
-    const { page, ready } = bound(await visit());
+    const { page, ready, visitor } = bound(await visit());
     await page.goto(`${world.consoleUrl}/console#/approvals/${id}`);
     await page.getByText("Show all: 63 lines").waitFor();
     expect(await page.getByText("the end").count()).toBe(0);
@@ -304,14 +296,14 @@ describe("one approver", () => {
     await ready(/^Show all of it first/).click();
     await page.getByText("the end").waitFor();
     await ready(/^Approve once/).click();
-    expect(await decided(id)).toMatchObject({ state: "approved" });
+    expect(await decided(id, visitor)).toMatchObject({ state: "approved" });
   });
 
   test("an agent's question gets the answer that was chosen", async () => {
     const context = "Both match.";
     const args = { question: "Which cluster?", choices: ["staging", "production"], context };
     const id = await world.ask("ask_operator", args);
-    const { page, ready, open, row } = bound(await visit());
+    const { page, ready, open, row, visitor } = bound(await visit());
     await open(id);
     await row(id).getByText("Asks Which cluster?", { exact: true }).waitFor();
     await page.getByRole("heading", { name: "What the agent asks you" }).waitFor();
@@ -322,19 +314,20 @@ describe("one approver", () => {
     await ready(/^Send answer/).click();
     await page.locator(".outgoing").getByText("Answering ask_operator").waitFor();
     await page.locator(".outgoing").getByText("staging").waitFor();
-    expect(await decided(id)).toMatchObject({ state: "approved" });
+    expect(await decided(id, visitor)).toMatchObject({ state: "approved" });
     expect((await world.call("ask_operator", args)).body.result.answer).toBe("staging");
   });
 
   test("several requests are denied at once, with one reason", async () => {
     const ids = [await ask("Bulk"), await ask("Bulk"), await ask("Bulk")];
     const kept = await ask("Kept");
-    const { page, row } = bound(await visit());
+    const { page, row, visitor } = bound(await visit());
     for (const id of ids) await row(id).getByRole("checkbox").check();
     await page.getByText("3 selected").waitFor();
     await page.getByRole("button", { name: "Deny …", exact: true }).click();
     await page.getByLabel("One reason for all of them").fill("too many at once");
     await page.getByRole("button", { name: "Deny 3 requests" }).click();
+    await visitor.sendNow();
     for (const id of ids) {
       expect(await decided(id)).toMatchObject({ state: "denied", decisionReason: "too many at once" });
     }
@@ -496,10 +489,11 @@ describe("what an approver sees", () => {
     expect(await sam.page.getByRole("button", { name: /^Approve/ }).count()).toBe(0);
     await tina.open(id);
     await tina.ready(/^Approve once/).click();
+    await tina.sendNow();
     await tina.page.getByText(/^Counted: rotate_keys still needs two-teams, security: 0 of 1/).waitFor();
     await sam.page.locator(".voter").getByText("tina").waitFor();
     await sam.ready(/^Approve once/).click();
-    expect(await decided(id)).toMatchObject({ state: "approved", decidedBy: { sub: "sam" } });
+    expect(await decided(id, sam)).toMatchObject({ state: "approved", decidedBy: { sub: "sam" } });
     await tina.page.locator(".outcome").getByText("sam").waitFor();
   });
 
@@ -533,7 +527,7 @@ describe("what an approver sees", () => {
 
 describe("several approvers and tabs", () => {
   test("a request that escalates still waits, for more approvers", async () => {
-    const { page, row, ready } = bound(await visit({ holds: ["approvals:security"], script: ENDED_ROWS }));
+    const { page, row, ready, visitor } = bound(await visit({ holds: ["approvals:security"], script: ENDED_ROWS }));
     await page.getByText("Live", { exact: true }).waitFor();
     const id = await ask("Wake up", "page_everybody");
     await row(id).waitFor();
@@ -543,7 +537,7 @@ describe("several approvers and tabs", () => {
     await row(id).waitFor();
     await ready(/^Deny/).click();
     await page.getByRole("button", { name: "Deny", exact: true }).click();
-    expect(await decided(id)).toMatchObject({ state: "denied" });
+    expect(await decided(id, visitor)).toMatchObject({ state: "denied" });
   });
 
   test("of two approvers who race, one decides, and the other learns what was decided and by whom", async () => {
@@ -555,7 +549,8 @@ describe("several approvers and tabs", () => {
     await olga.ready(/^Approve once/).waitFor();
     await pete.page.getByRole("button", { name: "Deny", exact: true }).click();
     await olga.ready(/^Approve once/).click();
-    expect(await decided(id)).toMatchObject({ state: "denied", decidedBy: { sub: "pete" } });
+    expect(await decided(id, pete)).toMatchObject({ state: "denied", decidedBy: { sub: "pete" } });
+    await olga.sendNow();
     await olga.page.getByText("Your decision on announce does not count: denied by pete before.").waitFor();
     // Her decision has opened the next request, if one waits.
     await olga.open(id);
@@ -572,6 +567,7 @@ describe("several approvers and tabs", () => {
     await second.locator("#request-title").waitFor();
     await visitor.open(id);
     await visitor.ready(/^Approve once/).click();
+    await visitor.sendNow();
     await second.locator(".outcome").getByText("Approved").waitFor();
     expect(await second.getByRole("button", { name: /^Approve/ }).count()).toBe(0);
     await visitor.page.locator(".account summary").click();
@@ -581,7 +577,7 @@ describe("several approvers and tabs", () => {
 
   test("nothing can be decided while the service cannot be reached, and everything again afterwards", async () => {
     const id = await ask("Away");
-    const { page, ready, open } = bound(await visit());
+    const { page, ready, open, visitor } = bound(await visit());
     await open(id);
     await ready(/^Approve once/).waitFor();
     await world.stop();
@@ -599,7 +595,7 @@ describe("several approvers and tabs", () => {
     }
     await ready(/^Deny/).waitFor();
     await ready(/^Approve once/).click();
-    expect(await decided(id)).toMatchObject({ state: "approved" });
+    expect(await decided(id, visitor)).toMatchObject({ state: "approved" });
   });
 
   test("an expired request says so and offers no decision", async () => {
@@ -740,5 +736,6 @@ function bound(visitor: Visitor) {
     ready: visitor.ready.bind(visitor),
     row: visitor.row.bind(visitor),
     open: visitor.open.bind(visitor),
+    visitor,
   };
 }

@@ -1,12 +1,11 @@
 import { expect, test } from "bun:test";
 import { consoleVisits } from "../../support/console-visits.ts";
-import { until } from "../../support/until.ts";
 import { ConsoleWorld } from "./console-world.ts";
 
 /** What is decided is what the page shows, also when the approver goes elsewhere and returns. */
 
 const world = new ConsoleWorld();
-const { visit } = consoleVisits(world, {
+const { visit, decided } = consoleVisits(world, {
   start: () =>
     world.start({
       approvals: {
@@ -20,14 +19,6 @@ const { visit } = consoleVisits(world, {
   },
 });
 
-async function decided(id: string): Promise<Readonly<Record<string, unknown>>> {
-  const token = await world.operator("watcher");
-  return until("a decision", async () => {
-    const { body } = await world.send("GET", `/approvals/${id}?wait=20`, { token });
-    return body.approval.state === "pending" ? undefined : body.approval;
-  });
-}
-
 test("the reason of a denial that was not made is not sent with the approval", async () => {
   const id = await world.ask("announce", { text: "Denied at first" });
   const visitor = await visit();
@@ -36,7 +27,7 @@ test("the reason of a denial that was not made is not sent with the approval", a
   await visitor.page.getByLabel(/^Reason for the agent/).fill("never do this");
   await visitor.page.keyboard.press("Escape");
   await visitor.ready(/^Approve once/).click();
-  const { state, decisionReason } = await decided(id);
+  const { state, decisionReason } = await decided(id, visitor);
   expect({ state, decisionReason }).toEqual({ state: "approved", decisionReason: undefined });
 });
 
@@ -46,7 +37,7 @@ test("a reason that a policy wants is sent with the approval", async () => {
   await visitor.open(id);
   await visitor.page.getByLabel(/^Reason \(required\)/).fill("agreed in the meeting");
   await visitor.ready(/^Approve once/).click();
-  expect(await decided(id)).toMatchObject({ state: "approved", decisionReason: "agreed in the meeting" });
+  expect(await decided(id, visitor)).toMatchObject({ state: "approved", decisionReason: "agreed in the meeting" });
 });
 
 test("a decision that was not sent yet is shown on the page to which the approver goes, and can be undone there", async () => {
@@ -96,12 +87,14 @@ test("the first press for a call of high risk does not count after a visit to an
 
 test("of several denials that do not count, one notice says so", async () => {
   const ids = [await world.ask("announce", { text: "Raced 1" }), await world.ask("announce", { text: "Raced 2" })];
-  const { page, row } = await visit().then((visitor) => ({ page: visitor.page, row: visitor.row.bind(visitor) }));
-  for (const id of ids) await row(id).getByRole("checkbox").check();
+  const visitor = await visit();
+  const { page } = visitor;
+  for (const id of ids) await visitor.row(id).getByRole("checkbox").check();
   await page.getByRole("button", { name: "Deny …", exact: true }).click();
   await page.getByLabel("One reason for all of them").fill("too late");
   await page.getByRole("button", { name: "Deny 2 requests" }).click();
   for (const id of ids) await world.decide(id, "approve");
+  await visitor.sendNow();
   await page.getByText("2 of 2 requests were not denied.").waitFor();
   expect(await page.locator(".notice").count()).toBe(1);
   await page.locator(".notice").getByText("Your decision on announce does not count: approved by").waitFor();
@@ -112,13 +105,15 @@ test("requests are not denied together without a reason that a policy of one of 
     await world.ask("announce", { text: "No reason" }),
     await world.ask("rotate_keys", { text: "A reason" }),
   ];
-  const { page, row } = await visit().then((visitor) => ({ page: visitor.page, row: visitor.row.bind(visitor) }));
-  for (const id of ids) await row(id).getByRole("checkbox").check();
+  const visitor = await visit();
+  const { page } = visitor;
+  for (const id of ids) await visitor.row(id).getByRole("checkbox").check();
   await page.getByRole("button", { name: "Deny …", exact: true }).click();
   const deny = page.getByRole("button", { name: "Deny 2 requests" });
   await deny.click({ force: true });
   expect(await page.locator(".outgoing").count()).toBe(0);
   await page.getByLabel("One reason for all of them (required)").fill("both are wrong");
   await deny.click();
+  await visitor.sendNow();
   for (const id of ids) expect(await decided(id)).toMatchObject({ state: "denied", decisionReason: "both are wrong" });
 });

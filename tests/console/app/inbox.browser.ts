@@ -26,20 +26,23 @@ test("rows and the dialog to deny several say what will run, with one journal en
     "Writes @project/notes.md (+0 −4 lines)",
     'text: "tomorrow", count: 2',
   ];
-  const { page, row } = await visit().then((visitor) => ({ page: visitor.page, row: visitor.row.bind(visitor) }));
-  await row(ids[3]).locator(".headline").waitFor();
-  for (const [at, id] of ids.entries()) expect(await row(id).locator(".headline").textContent()).toBe(lines[at] ?? "");
+  const visitor = await visit();
+  const { page } = visitor;
+  await visitor.row(ids[3]).locator(".headline").waitFor();
+  for (const [at, id] of ids.entries())
+    expect(await visitor.row(id).locator(".headline").textContent()).toBe(lines[at] ?? "");
   const entries = journalEntries(join(world.folder, "audit")).filter(({ type }) => type === "approvals.listed");
   const named = entries.filter((entry) => "ids" in entry).map((entry) => (entry as { ids?: readonly string[] }).ids);
   // The requests that wait, and the latest ones of any state: one entry each, not one per row.
   expect(named.length).toBeLessThanOrEqual(2);
   for (const id of ids) expect(named[0]).toContain(id);
-  for (const id of ids) await row(id).getByRole("checkbox").check();
+  for (const id of ids) await visitor.row(id).getByRole("checkbox").check();
   await page.getByRole("button", { name: "Deny …", exact: true }).click();
   expect(await page.locator("dialog .headline").allTextContents()).toEqual(lines);
   expect(await hindrances(page)).toEqual([]);
   await page.getByLabel("One reason for all of them").fill("not today");
   await page.getByRole("button", { name: "Deny 4 requests" }).click();
+  await visitor.sendNow();
   await page.getByText("Denied: 4 requests.").waitFor();
 });
 

@@ -1,6 +1,8 @@
 import type { Browser, BrowserContext, BrowserContextOptions, Locator, Page } from "playwright-core";
 import type { ConsoleWorld } from "./console-world.ts";
 
+/** Time in which the page lets a decision be undone. With another one, `sendNow` finds no decision. */
+const UNDO_MS = 5_000;
 /** Refusals that a page handles are also written to the browser's log: they are not errors of the page. */
 const EXPECTED = /^Failed to load resource: /;
 
@@ -42,6 +44,7 @@ export class Visitor {
     });
     opened.setDefaultTimeout(15_000);
     await opened.addInitScript(REPORT_VIOLATIONS);
+    await opened.addInitScript(SEND_NOW);
     if (script !== undefined) await opened.addInitScript(script);
     const visitor = new Visitor(await opened.newPage(), url);
     await visitor.go("#/approvals");
@@ -80,6 +83,11 @@ export class Visitor {
     return this.page.getByRole("button", { name, disabled: false });
   }
 
+  /** Ends the time in which the last decisions can be undone, once the page has made one that was not sent so before. */
+  async sendNow(): Promise<void> {
+    await this.page.waitForFunction("sendDecisions()");
+  }
+
   async anotherTab(): Promise<Page> {
     const page = await this.context.newPage();
     this.#watch(page);
@@ -102,3 +110,24 @@ export class Visitor {
 const REPORT_VIOLATIONS = `document.addEventListener("securitypolicyviolation", (event) => {
   console.error("CSP violation: " + event.violatedDirective + " " + event.blockedURI + " " + event.sourceFile);
 });`;
+
+/** The page's own timers run as well: a decision is sent once, by the first of both. */
+const SEND_NOW = `{
+  const { setTimeout: later } = globalThis;
+  const waiting = [];
+  globalThis.setTimeout = (run, ms, ...more) => {
+    if (ms !== ${UNDO_MS}) return later(run, ms, ...more);
+    let hasRun = false;
+    const once = () => {
+      if (!hasRun) run(...more);
+      hasRun = true;
+    };
+    waiting.push(once);
+    return later(once, ms);
+  };
+  globalThis.sendDecisions = () => {
+    const decisions = waiting.splice(0);
+    for (const send of decisions) send();
+    return decisions.length > 0;
+  };
+}`;

@@ -4,7 +4,6 @@ import { defineTool } from "../../../src/index.ts";
 import { ANSWERS, TOOLS } from "../../data-flow/flow-world.ts";
 import { hindrances } from "../../support/accessibility.ts";
 import { consoleVisits } from "../../support/console-visits.ts";
-import { until } from "../../support/until.ts";
 import { ConsoleWorld } from "./console-world.ts";
 
 const EVE = "eve@elsewhere.example";
@@ -23,7 +22,7 @@ const closeAccount = defineTool({
 });
 const world = new ConsoleWorld();
 
-const { visit } = consoleVisits(world, {
+const { visit, decided } = consoleVisits(world, {
   async start() {
     const policies = [{ name: "bank", when: { tools: ["pay"] }, require: { count: 2 } }];
     await world.start({ tools: [...TOOLS, closeAccount], dataFlow: {}, approvals: { policies, mode: "yolo" } });
@@ -43,14 +42,6 @@ async function asks(tool: string, args: unknown, body = `Send it to ${EVE}`) {
 }
 
 const mail = (body: string, to = [EVE]) => ({ to, body });
-
-async function decided(id: string): Promise<Readonly<Record<string, unknown>>> {
-  const token = await world.operator("watcher");
-  return until("a decision", async () => {
-    const { body } = await world.send("GET", `/approvals/${id}?wait=20`, { token });
-    return body.approval.state === "pending" ? undefined : body.approval;
-  });
-}
 
 function vouchedFor(id: string): readonly unknown[] {
   return world.journal().filter((line) => line.type === "dataFlow.vouched" && line["id"] === id);
@@ -73,7 +64,7 @@ test("an approver sees where an address comes from, vouches for it with the appr
   const outgoing = page.locator(".outgoing");
   await outgoing.getByText("Approving send_mail, with 1 value vouched for").waitFor();
   expect(await outgoing.locator("code").allTextContents()).toEqual([EVE]);
-  expect(await decided(id)).toMatchObject({ state: "approved", scope: "once", decidedBy: { sub: "olga" } });
+  expect(await decided(id, visitor)).toMatchObject({ state: "approved", scope: "once", decidedBy: { sub: "olga" } });
   await page.getByText("Approved, with 1 value vouched for: send_mail.").waitFor();
   expect(vouchedFor(id)).toHaveLength(1);
   expect((await call(mail("Another text"))).http).toBe(200);
@@ -99,7 +90,7 @@ test("a decision that is undone vouches for nothing, nor does one without the bo
   await box.check();
   await visitor.ready(/^Deny/).click();
   await visitor.page.getByRole("button", { name: "Deny", exact: true }).click();
-  expect(await decided(other.id)).toMatchObject({ state: "denied" });
+  expect(await decided(other.id, visitor)).toMatchObject({ state: "denied" });
   expect([...vouchedFor(id), ...vouchedFor(other.id)]).toEqual([]);
 });
 
@@ -115,7 +106,7 @@ test("at high risk, the box that is ticked after the first press wants two press
   await visitor.ready(/^Press again: the risk is high/).waitFor();
   expect(await visitor.page.locator(".outgoing").count()).toBe(0);
   await visitor.ready(/^Press again: the risk is high/).click();
-  expect(await decided(id)).toMatchObject({ state: "approved" });
+  expect(await decided(id, visitor)).toMatchObject({ state: "approved" });
   expect(vouchedFor(id)).toHaveLength(1);
 });
 
