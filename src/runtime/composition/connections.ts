@@ -33,7 +33,10 @@ const CONNECT_MS_MAX = 10_000;
 /** The service's own limit for fetching keys. */
 const KEYS_MS_MAX = 5_000;
 
-/** Connects once, at the same time, to the database or the hub, the issuers' keys, what reviews tokens, and the audit's receivers. */
+/**
+ * Connects once, at the same time, to the database or the hub, the issuers' keys, what reviews tokens, and the audit's receivers. A hub
+ * tries its own port.
+ */
 export function connect(
   config: Config,
   modules: Modules,
@@ -48,7 +51,13 @@ export function connect(
       return { field, problem };
     }),
     ...(config.hub?.url === undefined ? [] : [connectToHub(config, modules, clock)]),
+    ...(config.hub?.listen === undefined ? [] : [listenForMembers(config)]),
   ]);
+}
+
+async function listenForMembers(config: Config): Promise<Connection> {
+  const { listenProblem } = await import("./hub-probe.ts");
+  return { field: "hub.listen", problem: await listenProblem(config) };
 }
 
 async function connectToHub(config: Config, modules: Modules, clock: Capabilities["clock"]): Promise<Connection> {

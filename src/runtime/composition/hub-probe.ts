@@ -1,12 +1,16 @@
+import { createServer } from "node:net";
+import { lockHolder } from "../../audit/journal/directory-lock.ts";
+import { logsIn } from "../../audit/logs.ts";
+import { errorText, systemCode } from "../../core/error-text.ts";
 import { VERSION } from "../../core/version.ts";
 import { HubRefusal } from "../../hub/errors.ts";
 import { askSelf } from "../../hub/methods/self.ts";
-import type { Config } from "../config/config.ts";
+import { type Config, pathFrom } from "../config/config.ts";
 import type { Modules } from "../module-types.ts";
 import { newRequestId, openConnections } from "./hub-member.ts";
 import { readHub } from "./hub-settings.ts";
 
-/** The request of `stc doctor` and `stc check --connect` to the hub of a member. */
+/** What `stc doctor` and `stc check --connect` ask about a hub: of a member, its hub; of a hub, its port. */
 
 const ASK_MS_MAX = 4_000;
 
@@ -36,4 +40,21 @@ export async function askHub(config: Config, modules: Modules, now: () => number
     if (error instanceof HubRefusal) throw new NotAccepted(error.message, { cause: error });
     throw error;
   }
+}
+
+/**
+ * Returns why this service could not listen for members at the hub's address; undefined when it could, or when it runs and listens
+ * there.
+ */
+export async function listenProblem({ hub, audit, ...config }: Config): Promise<string | undefined> {
+  if (hub?.listen === undefined) return undefined;
+  const { promise, resolve } = Promise.withResolvers<string | undefined>();
+  const server = createServer();
+  server.once("error", (error) => {
+    if (systemCode(error) !== "EADDRINUSE") return resolve(errorText(error));
+    const isRunning = logsIn(pathFrom(config, audit.dir)).some(({ dir }) => lockHolder(dir) !== undefined);
+    resolve(isRunning ? undefined : `${hub.listen?.port} is in use, and this service does not run`);
+  });
+  server.listen(hub.listen, () => server.close(() => resolve(undefined)));
+  return promise;
 }

@@ -162,4 +162,37 @@ describe("a hub", () => {
       `127.0.0.1:${port} is in use, and no service runs here`,
     ]);
   });
+
+  test("is told the same of its port by stc check --connect, and which of its files cannot be used", async () => {
+    const check = () => runStc(["check", "--config", stand.configFile, "--connect"]);
+    for (const [name, text] of Object.entries({ "hub.crt": pair.cert, "hub.key": pair.key, "ca.pem": authority.pem })) {
+      stand.file(name, text);
+    }
+    configure(away);
+    const free = await check();
+    expect([free.code, free.out]).toEqual([0, expect.stringContaining("free, or this service's own: hub.listen\n")]);
+    configure(port);
+    const taken = await check();
+    const problem = `hub.listen: ${port} is in use, and this service does not run`;
+    expect([taken.code, taken.err]).toEqual([78, expect.stringContaining(problem)]);
+    const running = await startHub(stand.folder);
+    try {
+      configure(portOf(running));
+      expect((await check()).code).toBe(0);
+    } finally {
+      await running.service.drain();
+    }
+    configure(away);
+    const { key } = await authority.issue("hub");
+    for (const [name, text, usable, problem] of [
+      ["hub.key", key, pair.key, /hub\.tls: keyFile is not the key of/],
+      ["ca.pem", "nothing", authority.pem, /hub\.tls: .*ca\.pem/],
+      ["hub.crt", "nothing", pair.cert, /hub\.tls: .*hub\.crt/],
+    ] as const) {
+      stand.file(name, text);
+      const { code, err } = await check();
+      expect([code, err]).toEqual([78, expect.stringMatching(problem)]);
+      stand.file(name, usable);
+    }
+  }, 60_000);
 });
