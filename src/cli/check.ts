@@ -188,7 +188,7 @@ function approvalNotes(config: Config, tools: readonly Tool[]): readonly string[
   const canAsk = approvals.store !== undefined || approvals.storeUrlFile !== undefined;
   const asking = tools.filter(({ classification }) => classification !== "read").map(({ name }) => name);
   return [
-    ...(canAsk && !ownJwt(config).issuers.some(({ operators }) => operators)
+    ...(canAsk && tools.length > 0 && !ownJwt(config).issuers.some(({ operators }) => operators)
       ? [`approvals: nobody can decide: there is no ${operatorIssuer(config)}`]
       : []),
     ...(!canAsk && asking.length > 0

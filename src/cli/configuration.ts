@@ -130,7 +130,8 @@ export async function withPartsOf<T>(
 }
 
 /** @throws {CommandError} when there is no tool of this name */
-export function findTool({ registry }: Parts, name: string): RegisteredTool {
+export function findTool({ registry }: Parts, name: string, { tenants }: Config): RegisteredTool {
   const found = registry.list().find(({ tool }) => tool.name === name);
-  return found ?? wrongUsage(`there is no tool ${printableCell(name)}; \`stc tools\` lists them`);
+  const ofTenants = tenants === undefined ? "" : ", with --tenant NAME those of a tenant";
+  return found ?? wrongUsage(`there is no tool ${printableCell(name)}; \`stc tools\` lists them${ofTenants}`);
 }

@@ -53,8 +53,8 @@ export class Withheld extends Error {
  * message as JSON, or the value that a command's parser returns. Nothing runs.
  */
 export async function filter(name: string, { sample, json, ...options }: FilterOptions): Promise<void> {
-  await withParts(options, (parts) => {
-    const found = findTool(parts, name);
+  await withParts(options, (parts, config) => {
+    const found = findTool(parts, name, config);
     const input = readSample(sample);
     const answer = tried(() => filterSample(found, parts.detector, input));
     if (answer instanceof Withheld && json === true) {

@@ -26,7 +26,7 @@ interface PlanOptions extends ConfigurationOptions {
 export async function plan(tool: string, args: string, options: PlanOptions): Promise<void> {
   const input = argumentsIn(args);
   await withParts(options, async (parts, config) => {
-    const found = findTool(parts, tool);
+    const found = findTool(parts, tool, config);
     const caller = callerOf(found.tool, config, options);
     const planned = await makePlan(found, input).catch((error: unknown) => {
       throw new CommandError(EXIT.failed, problemOf(error));

@@ -29,6 +29,10 @@ function configured(name: string, acme: object, sections: object = {}): string {
   return file;
 }
 
+const SYSTEMS = { orders: { http: { baseUrl: "https://orders.acme.example" } } };
+const UNDECIDED =
+  "note: approvals: nobody can decide: there is no issuer in jwt.issuers with operators: true and acme in tenants.names (for the tenant acme)";
+
 let good = "";
 let broken = "";
 
@@ -66,6 +70,22 @@ describe("stc check", () => {
     const { code, out } = await runStc(["check", "--config", broken, "--tenant", "globex"]);
     expect([code, out.startsWith("tenant globex: ok: 0 tools\n")]).toEqual([0, true]);
   });
+});
+
+test("stc check says that nobody can decide where there are tools, by the service's and each tenant's own issuers", async () => {
+  const acme = { tools: [join(PROJECT, "docs/examples/tenants/tools")], systems: SYSTEMS };
+  const file = configured("undecided.yaml", acme, { approvals: { store: "sqlite://./approvals.sqlite" } });
+  const { code, out } = await runStc(["check", "--config", file]);
+  expect([code, out.split("\n").filter((line) => line.includes("nobody can decide"))]).toEqual([0, [UNDECIDED]]);
+});
+
+test("a tool that only tenants have is not there without --tenant, and the answer says how to name one", async () => {
+  const plan = ["plan", "get_order", '{"order":"A-7"}', "--config", join(PROJECT, "docs/examples/tenants/stc.yaml")];
+  expect(await runStc(plan)).toEqual({
+    ...{ code: 64, out: "" },
+    err: "there is no tool get_order; `stc tools` lists them, with --tenant NAME those of a tenant\n",
+  });
+  expect((await runStc([...plan, "--tenant", "acme"])).code).toBe(0);
 });
 
 describe("stc check --matrix", () => {

@@ -61,7 +61,7 @@ interface Trial {
 }
 
 async function tryWith(parts: Parts, config: Config, { attempt, sent, options }: Trial): Promise<void> {
-  const found = findTool(parts, attempt.tool);
+  const found = findTool(parts, attempt.tool, config);
   await confirm(found, options);
   const caller = callerFor(found, config, options);
   const isOk = await new Trying(attempt, { parts, config, found, caller }).run(sent);
