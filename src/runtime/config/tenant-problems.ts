@@ -155,11 +155,12 @@ export function combinationProblems({ server, hub, jwt, tenants: all = {} }: Sec
   const isUnknown = (name: string): boolean => !isMember && !names.includes(name);
   const addUnknown = (path: readonly PropertyKey[], name: string): void =>
     add(path, `${name} is not in tenants${hint(name, names)}`);
-  if (names.length > 0 && server.workers > 1) add(["server", "workers"], "must be 1 where there are tenants");
+  if (names.length > 0 && server.workers > 1)
+    add(["server", "workers"], "must be 1 where there are tenants: for more processors, run replicas with PostgreSQL");
   if (names.length > 0 && isMember) {
     add(
       ["hub", "url"],
-      "cannot be combined with tenants: a member of a hub belongs to one tenant, which the hub knows",
+      "cannot be combined with tenants: a member of a hub belongs to one tenant, which hub.tenant names here, and the hub in hub.members",
     );
   }
   for (const [index, { tenants }] of jwt.issuers.entries()) {

@@ -232,7 +232,7 @@ test.each<readonly [string, object, string]>([
   [
     "several workers",
     { server: { workers: 2 }, approvals: { store: "sqlite://./a" } },
-    "server.workers: must be 1 where there are tenants",
+    "server.workers: must be 1 where there are tenants: for more processors, run replicas with PostgreSQL",
   ],
   [
     "a name without a section",
@@ -273,7 +273,7 @@ test("the library has no tenants", () => {
 test("a member of a hub has no tenants", () => {
   const hub = { url: "https://hub.test", tokenFile: "./token" };
   expect(problemsOf(withTenants({}, { hub }))).toContain(
-    "hub.url: cannot be combined with tenants: a member of a hub belongs to one tenant, which the hub knows",
+    "hub.url: cannot be combined with tenants: a member of a hub belongs to one tenant, which hub.tenant names here, and the hub in hub.members",
   );
 });
 
