@@ -82,6 +82,45 @@ describe("a hub with two members", () => {
     expect(metrics).toContain("stc_hub_members_connected 2");
     expect(metrics).toMatch(/stc_hub_requests_total\{method="approvals\.ask",outcome="answered"\} \d+/);
   }, 60_000);
+
+  test("a member refuses what operators do at the hub, and its journal does not say that it was done", async () => {
+    const c = fleet.member({ tls: { caFile: "./ca.pem" }, tokenFile: "./token" }, { dataFlow: { default: "off" } });
+    c.world.write("token", await fleet.token());
+    await c.start();
+    const [{ issuer } = { issuer: "" }] = fleet.hub.world.issuers.profiles() as readonly { issuer: string }[];
+    const caller = { issuer, subject: "agent-7" };
+    const token = await fleet.operator([
+      ...["data-flow:vouch", "data-flow:write", "data-flow:read", "halts:write", "quotas:read", "quotas:write"],
+    ]);
+    const query = new URLSearchParams(caller);
+    for (const [method, path, body] of [
+      ["POST", "/data-flow/requests", { ...caller, text: "write to bob@partner.test" }],
+      ["POST", "/data-flow/clear", { ...caller, reason: "done" }],
+      ["GET", `/data-flow?${query}`],
+      ["POST", "/halts", { kind: "tool", tool: "counted", reason: "drill" }],
+      ["GET", "/quotas"],
+    ] as const) {
+      const answer = await fleet.send(c, method, path, { token, body });
+      expect([path, answer]).toEqual([
+        path,
+        expect.objectContaining({
+          http: 403,
+          body: expect.objectContaining({
+            error: expect.objectContaining({
+              code: "PERMISSION_DENIED",
+              message: expect.stringContaining("Operators do this at the hub of this service: https://localhost:"),
+            }),
+          }),
+        }),
+      ]);
+    }
+    const types = journalEntries(c.auditDir).map(({ type }) => type);
+    for (const type of ["dataFlow.requested", "dataFlow.cleared", "halt.set"]) expect(types).not.toContain(type);
+    const atHub = await fleet.send(fleet.hub, "POST", "/data-flow/requests", {
+      ...{ token, body: { ...caller, text: "write to bob@partner.test" } },
+    });
+    expect(atHub.http).toBe(200);
+  }, 60_000);
 });
 
 describe("who may connect", () => {

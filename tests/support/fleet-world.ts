@@ -69,6 +69,7 @@ export class FleetWorld {
         jwt: { issuers: first.world.issuers.profiles() },
         approvals: { ...(store ?? { storeUrlFile: "./url" }), claimLeaseSeconds: 900 },
         hub: section,
+        dataFlow: { default: "off" },
       });
       world.write("hub.crt", server.cert);
       world.write("hub.key", server.key);

@@ -89,6 +89,8 @@ export const endpoints: readonly Endpoint<DataFlowPart>[] = [
       const by = identityOf(operator);
       await inFlowState(services, async (flow) => {
         const characters = text.length;
+        // A member is refused before its journal says what the user asked for: the hub keeps that.
+        await flow.labelsOf({ issuer, subject });
         await services.journal({
           type: "dataFlow.requested",
           issuer,
@@ -131,6 +133,8 @@ export async function inFlowState<T>(
   try {
     return await work(flow);
   } catch (cause) {
+    // A member's state is its hub's.
+    if (cause instanceof Refusal) throw cause;
     logError(cause);
     const message = "The database does not answer: look with GET /data-flow what is known, then repeat.";
     throw new Refusal("POLICY_STATE_UNAVAILABLE", message, { cause, retryAfterMs: 1_000 });

@@ -187,6 +187,8 @@ async function inState<T>({ logError }: Pick<EndpointServices, "logError">, work
   try {
     return await work();
   } catch (cause) {
+    // A member's state is its hub's.
+    if (cause instanceof Refusal) throw cause;
     logError(cause);
     const message = "The database does not answer: look with GET /halts what is in force, then repeat.";
     throw new Refusal("POLICY_STATE_UNAVAILABLE", message, { cause, retryAfterMs: 1_000 });

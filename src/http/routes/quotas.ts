@@ -114,6 +114,8 @@ async function inState<T>({ logError }: Pick<EndpointServices, "logError">, work
   try {
     return await work();
   } catch (cause) {
+    // A member's state is its hub's.
+    if (cause instanceof Refusal) throw cause;
     logError(cause);
     const message = "The use of quotas is not available at the moment: check the state, then repeat.";
     throw new Refusal("POLICY_STATE_UNAVAILABLE", message, { retryAfterMs: 1_000, cause });

@@ -1,3 +1,4 @@
+import { Refusal } from "../../core/errors.ts";
 import { addAnswer, rememberAnswer } from "../../data-flow/answer-operations.ts";
 import { flowChanges, flowSecret, readCarriers, readStored, storeText, sweepFlow } from "../../data-flow/operations.ts";
 import type { StoredText } from "../../data-flow/stored-rows.ts";
@@ -118,8 +119,7 @@ export function hubState(client: HubClient, { hub }: { readonly hub: string }): 
       return isUsable ? { value: pushed.value as Output, now: pushed.now } : undefined;
     },
     async run<Input, Output>({ name, output }: Operation<Input, Output>, input: Input) {
-      if (!OFFERED_NAMES.has(name))
-        throw new HubOnly(`${name} is not for members: operators do this at the hub, ${hub}`);
+      if (!OFFERED_NAMES.has(name)) throw new HubOnly(name, hub);
       const known = WATCHED_NAMES.has(name) ? client.pushed(name) : undefined;
       const { value, now } = known ?? (await client.call(name, input));
       if (output?.safeParse(value).success === false)
@@ -129,7 +129,12 @@ export function hubState(client: HubClient, { hub }: { readonly hub: string }): 
   };
 }
 
-/** The hub itself does this. The message is for operators. */
-export class HubOnly extends Error {
-  override readonly name = "HubOnly";
+/** Operators do this at the hub itself. */
+export class HubOnly extends Refusal {
+  constructor(operation: string, hub: string) {
+    super(
+      "PERMISSION_DENIED",
+      `Operators do this at the hub of this service: ${hub}. ${operation} is not for members.`,
+    );
+  }
 }

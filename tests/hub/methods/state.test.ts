@@ -80,7 +80,7 @@ describe("what members may ask for", () => {
         () => "done",
         (error: Error) => error.message,
       );
-      expect(refused).toBe(`${name} is not for members: operators do this at the hub, ${HUB}`);
+      expect(refused).toBe(`Operators do this at the hub of this service: ${HUB}. ${name} is not for members.`);
     }
     expect(lines).toEqual([]);
   });
