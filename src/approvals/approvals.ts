@@ -14,7 +14,7 @@ import { Notifier } from "./store/notifier.ts";
 import { requests } from "./store/requests.ts";
 import { grants, sessions } from "./store/sessions.ts";
 import { type ApprovalLimits, SECOND_MS, type Store } from "./store/store.ts";
-import { doubtClaimsOf, resolveDoubt, sweep } from "./store/sweeping.ts";
+import { claimsOf, doubtClaimsOf, resolveDoubt, sweep } from "./store/sweeping.ts";
 import { tasks } from "./store/tasks.ts";
 import { waiting } from "./store/waiting.ts";
 import type { Approvals } from "./types.ts";
@@ -95,6 +95,7 @@ export async function openApprovals(options: ApprovalsOptions): Promise<OpenedAp
     report: reports(store),
     forMember: (request) => forMember(store, request),
     memberEvents: new MemberEvents(store),
+    claimsOf: (claimant) => claimsOf(store, claimant),
     doubtClaimsOf: (ended) => doubtClaimsOf(store, ended),
     resolveDoubt: (doubt) => resolveDoubt(store, doubt),
     sweep: () => sweep(store),

@@ -428,6 +428,8 @@ export interface Approvals {
   onEvents(listener: () => void): () => void;
   lastSeq(): Promise<number>;
 
+  /** Returns the approvals that a process has claimed and has not settled. */
+  claimsOf(claimant: string): Promise<readonly string[]>;
   /** Ends the claims and the uses of keys of a process that has ended: the outcomes of its calls are unknown. */
   doubtClaimsOf(claimant: string): Promise<void>;
   /** Settles what `doubtClaimsOf` and `doubtKey` have left, once the outcome of the call is known. Anything else stays as it is. */

@@ -77,7 +77,8 @@ async function recall(
 
 /**
  * Reports to the store how a call ended that consumed an approval or an `Idempotency-Key`. If that fails, the lease ends it as
- * "in doubt": neither can ever be used twice.
+ * "in doubt": neither can ever be used twice. Returns undefined when the answer need not wait for the report: a remote store's later
+ * requests wait, and the entry on disk says how the run ended, should this process end first. The answer of a key is nowhere else.
  */
 export function reportOutcome(
   approvals: Approvals | undefined,
@@ -86,7 +87,10 @@ export function reportOutcome(
 ): Promise<void> | undefined {
   // Most calls consume neither and do not wait here.
   const consumed = approvals && record.consumed();
-  return consumed && report(approvals, record, { ...consumed, outcome });
+  if (!consumed) return undefined;
+  const reporting = report(approvals, record, { ...consumed, outcome });
+  const answersFirst = approvals.isRemote === true && consumed.keyUse === undefined && isReleased(outcome);
+  return answersFirst ? undefined : reporting;
 }
 
 /** How a call ended; `unrecorded`: its audit entry could not be written. */

@@ -21,7 +21,7 @@ import {
   questionOf,
 } from "../support/approvals.ts";
 import { clientOf, type Fate, HUB_URL, type Hub, hubOf } from "../support/hub-approvals.ts";
-import { until } from "../support/until.ts";
+import { turns, until } from "../support/until.ts";
 
 let world: ApprovalWorld;
 let hub: OpenedApprovals;
@@ -71,7 +71,7 @@ const FOR_MEMBERS: Readonly<Record<keyof Methods, "offered" | "refused" | "nothi
   ...{ findGrant: "offered", findBoundedGrants: "offered", useGrant: "offered", revokeGrantsFor: "offered" },
   ...{ openSession: "offered", findSession: "offered", hasSessionEnded: "offered", endSession: "offered" },
   ...{ beginKey: "offered", endKey: "offered", doubtKey: "nothing to do", doubtClaimsOf: "offered" },
-  resolveDoubt: "offered",
+  ...{ claimsOf: "offered", resolveDoubt: "offered" },
   ...{ createTask: "offered", readTask: "offered", hasTask: "offered", endTask: "offered", cancelTask: "offered" },
   ...{ eventsAfter: "offered", lastSeq: "offered", onEvents: "by events" },
   ...{ decide: "refused", revoke: "refused", revokeGrant: "refused", listGrants: "refused", setMode: "refused" },
@@ -483,6 +483,74 @@ describe("waiting at a member", () => {
     await until("the approval", () => heard > 0 || undefined);
     stop();
   });
+});
+
+describe("an outcome that is under way", () => {
+  /** A member whose outcomes wait for `arrive`, and whose other requests are answered with nothing. */
+  const slow = () => {
+    const requests: string[] = [];
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const client: HubClient = {
+      ...clientOf(hubs),
+      async call(method) {
+        if (method === "approvals.settle") await promise;
+        else requests.push(method.replace("approvals.", ""));
+        return { value: null, now: world.now };
+      },
+    };
+    return { member: hubApprovals(client, { hub: HUB_URL }), requests, arrive: resolve };
+  };
+
+  test("comes before every later request of its member that could see it", async () => {
+    const { member, requests, arrive } = slow();
+    const settling = member.settle("a", "executed");
+    const reports = ["settle", "endKey"];
+    const offered = (Object.keys(FOR_MEMBERS) as (keyof Methods)[]).filter(
+      (name) => FOR_MEMBERS[name] === "offered" && !reports.includes(name),
+    );
+    const inputs: Readonly<Record<string, readonly unknown[]>> = {
+      revokeGrantsFor: [["deploy"]],
+      list: [{ limit: 1, requester: AGENT }],
+      findGrant: [{ ...AGENT, session: "s" }, "g"],
+      endSession: ["s", AGENT],
+    };
+    const asked = offered.map((name) => {
+      const ask = member[name] as (...args: readonly unknown[]) => Promise<unknown>;
+      return ask(...(inputs[name] ?? [AGENT, AGENT])).catch(() => {});
+    });
+    const read = member.wait("a", { timeoutMs: 0 }).catch(() => {});
+    await member.endKey(use, "not_run");
+    await turns();
+    expect(requests.splice(0).filter((name) => name !== "awaitEvents")).toEqual(["endKey"]);
+    arrive();
+    await Promise.all([settling, read, ...asked]);
+    const sentLater = new Set(requests.filter((name) => name !== "awaitEvents"));
+    const renamed = (name: string) => (name === "findBoundedGrants" ? "boundedGrants" : name);
+    expect([...sentLater].toSorted()).toEqual(offered.map(renamed).toSorted());
+    await member.close();
+  });
+
+  test("arrives before its member ends", async () => {
+    const { member, arrive } = slow();
+    let hasArrived = false;
+    void member.settle("a", "executed").then(() => {
+      hasArrived = true;
+    });
+    const closing = member.close().then(() => hasArrived);
+    expect(await Promise.race([closing, turns().then(() => "waits")])).toBe("waits");
+    arrive();
+    expect(await closing).toBe(true);
+  });
+});
+
+test("a member learns which claims a process of its own has left, and of no other's", async () => {
+  const { id, ...approval } = await askFor(crm);
+  await approve(id);
+  await crm.claim(claimOf({ ...approval, id }));
+  const all = [crm.claimsOf("log-1"), crm.claimsOf("log-2"), billing.claimsOf("log-1"), billing.claimsOf("crm/log-1")];
+  expect(await Promise.all(all)).toEqual([[id], [], [], []]);
+  await crm.settle(id, "executed");
+  expect(await crm.claimsOf("log-1")).toEqual([]);
 });
 
 test("operators see which member asked: in the request, and in the journal's lines", async () => {

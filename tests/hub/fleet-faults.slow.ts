@@ -127,4 +127,64 @@ describe("faults of a fleet", () => {
     expect(again.http).not.toBe(200);
     expect(fleet.runs()).toEqual(["claimed"]);
   }, 120_000);
+
+  /** A change that runs; `answer` lets it end. */
+  async function runningChange(member: EndingWorld) {
+    const asked = await fleet.call(member, "held_asked", "held");
+    const id: string = asked.body.approval.id;
+    await fleet.approve(id);
+    const running = fleet.call(member, "held_asked", "held", { approval: { id } });
+    await until("the run", () => (fleet.runs().includes("held") ? true : undefined));
+    return {
+      id,
+      async answer() {
+        fleet.release();
+        return running;
+      },
+    };
+  }
+
+  async function stateOf(id: string): Promise<string> {
+    return (await fleet.send(fleet.hub, "GET", `/approvals/${id}`)).body.approval.state;
+  }
+
+  test.each(["the network is back", "the member is killed", "the member is killed, and its hub, too"])(
+    "a change that is answered while the hub is away: the hub knows that it has run when %s",
+    async (what) => {
+      fleet = await FleetWorld.start();
+      const member = await fleet.withCertificate("a");
+      await member.start();
+      const { id, answer } = await runningChange(member);
+      fleet.network.become("cut");
+      expect(await answer()).toMatchObject({ http: 200, body: { result: { key: "held" } } });
+      expect(await stateOf(id)).toBe("claimed");
+      if (what !== "the network is back") await member.end("SIGKILL");
+      if (what.includes("hub, too")) {
+        await fleet.hub.end("SIGKILL");
+        await fleet.hub.start();
+      }
+      fleet.network.heal();
+      if (what !== "the network is back") await member.start();
+      const state = await until("the outcome", async () => {
+        const now = await stateOf(id);
+        return now === "claimed" ? undefined : now;
+      });
+      expect(state).toBe("executed");
+      const again = await fleet.call(member, "held_asked", "held", { approval: { id } });
+      expect(again.body.error?.code).toBe("APPROVAL_CONSUMED");
+      expect((await fleet.call(member, "held_asked", "held")).http).toBe(202);
+      expect(fleet.runs()).toEqual(["held"]);
+    },
+    120_000,
+  );
+
+  test("a member that ends sends the outcomes of the changes that it has answered", async () => {
+    fleet = await FleetWorld.start();
+    const member = await fleet.withCertificate("a");
+    await member.start();
+    const { id, answer } = await runningChange(member);
+    expect((await answer()).http).toBe(200);
+    await member.end("SIGTERM");
+    expect(await stateOf(id)).toBe("executed");
+  }, 120_000);
 });

@@ -1,24 +1,37 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
 import type { OpenedApprovals } from "../../src/approvals/approvals.ts";
+import type { HubClient } from "../../src/hub/contract.ts";
 import { hubApprovals } from "../../src/hub/methods/hub-approvals.ts";
-import { atTokenTime, MomentsRoad, nameOf } from "../approvals/moments-road.ts";
+import type { Answer } from "../../src/pipeline/answer.ts";
+import { atTokenTime, type Moment, MomentsRoad, nameOf } from "../approvals/moments-road.ts";
 import { type ApprovalWorld, createApprovalWorld, OPERATOR, type Reach } from "../support/approvals.ts";
 import { clientOf, HUB_URL, hubOf } from "../support/hub-approvals.ts";
+import { turns, until } from "../support/until.ts";
 
 /** Names of the requests that the hub got. */
 let sent: string[];
+/** Called with each outcome that is sent; it arrives at the hub when the result resolves. */
+let onOutcome: () => Promise<void>;
 let hub: OpenedApprovals;
 let world: ApprovalWorld;
 let road: MomentsRoad;
 
 const counted: Reach = async (openOne) => {
   hub = await openOne();
-  const client = clientOf([hubOf(hub)], { sent: (method) => sent.push(method.replace("approvals.", "")) });
+  const direct = clientOf([hubOf(hub)], { sent: (method) => sent.push(method.replace("approvals.", "")) });
+  const client: HubClient = {
+    ...direct,
+    async call(method, ...sending) {
+      if (method === "approvals.settle") await onOutcome();
+      return direct.call(method, ...sending);
+    },
+  };
   return { ...hub, ...hubApprovals(client, { hub: HUB_URL }), close: hub.close };
 };
 
 beforeEach(async () => {
   sent = [];
+  onOutcome = async () => {};
   world = atTokenTime(createApprovalWorld(undefined, counted));
   road = await MomentsRoad.open({ world });
 });
@@ -32,12 +45,94 @@ async function decide(scope?: "session"): Promise<string> {
   return asked?.id ?? "";
 }
 
-test("a change asks with one request, and runs with one before its run and one after it", async () => {
+/** Holds the outcomes that are sent from now on: until `arrive` is called. */
+function holdOutcomes() {
+  const { promise: sentOne, resolve: note } = Promise.withResolvers<void>();
+  const { promise: mayArrive, resolve: arrive } = Promise.withResolvers<void>();
+  onOutcome = () => {
+    note();
+    return mayArrive;
+  };
+  return { sentOne, arrive };
+}
+
+/** Resolves when a call has come to this moment. */
+function moment(wanted: Moment): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  road.at = (now) => now === wanted && resolve();
+  return promise;
+}
+
+/** The name of an answer; "none" when there is none although everything else has gone on for a while. */
+function soon(answer: Promise<Answer>): Promise<string> {
+  return Promise.race([answer.then(nameOf), turns().then(() => "none")]);
+}
+
+test("a change asks with one request, and is answered after one more; its outcome is a third one after the answer", async () => {
   expect(nameOf(await road.call())).toBe("pending");
   expect(take()).toEqual(["ask"]);
-  await decide();
+  const id = await decide();
+  const { arrive } = holdOutcomes();
   expect(nameOf(await road.call())).toBe("success");
-  expect(take()).toEqual(["ask", "settle"]);
+  expect([take(), (await hub.get(id))?.state]).toEqual([["ask"], "claimed"]);
+  // The same call finds what it has always found after the answer, and names it to the approver.
+  const asks = moment("before ask");
+  const again = road.call();
+  await asks;
+  expect(await soon(again)).toBe("none");
+  expect(take()).toEqual([]);
+  arrive();
+  expect(nameOf(await again)).toBe("pending");
+  expect(take()).toEqual(["settle", "ask", "ask"]);
+  expect((await hub.get(id))?.state).toBe("executed");
+  const [asked] = (await hub.list({ state: "pending", limit: 1 })).approvals;
+  expect(JSON.stringify(asked?.view)).toContain("and has run.");
+});
+
+test("another replica is told that the call is in progress until its outcome has arrived, and does not run it", async () => {
+  const replica = await MomentsRoad.open({ world });
+  await road.call();
+  const approvalId = await decide();
+  const { arrive } = holdOutcomes();
+  expect(nameOf(await road.call())).toBe("success");
+  expect(nameOf(await replica.call())).toBe("CALL_IN_PROGRESS");
+  expect(nameOf(await replica.call({ approvalId }))).toBe("APPROVAL_CONSUMED");
+  arrive();
+  await replica.approvals.settle(approvalId, "failed");
+  expect(nameOf(await replica.call())).toBe("pending");
+  expect([(await hub.get(approvalId))?.state, road.deeds, replica.deeds]).toEqual(["executed", ["a"], []]);
+});
+
+test("with an idempotency key, or without a result, the answer waits until the outcome has arrived", async () => {
+  await road.call({ idempotencyKey: "k" });
+  await decide();
+  let held = holdOutcomes();
+  const kept = road.call({ idempotencyKey: "k" });
+  await held.sentOne;
+  expect(await soon(kept)).toBe("none");
+  held.arrive();
+  expect(nameOf(await kept)).toBe("success");
+
+  await road.call();
+  const id = await decide();
+  road.during = () => Promise.reject(new Error("injected"));
+  held = holdOutcomes();
+  const failed = road.call();
+  await held.sentOne;
+  expect(await soon(failed)).toBe("none");
+  held.arrive();
+  expect(nameOf(await failed)).toBe("TARGET_FAILED");
+  expect((await hub.get(id))?.state).toBe("failed");
+});
+
+test("the outcome of an answered call that the hub refuses is logged, and the call is as it was", async () => {
+  await road.call();
+  await decide();
+  onOutcome = () => Promise.reject(new Error("injected"));
+  expect(nameOf(await road.call())).toBe("success");
+  await until("the log", () => (road.logged.includes("APPROVAL_UNAVAILABLE") ? true : undefined));
+  onOutcome = async () => {};
+  expect(nameOf(await road.call())).toBe("CALL_IN_PROGRESS");
 });
 
 test("a call that has earlier approvals asks twice: the second request names them to the approver", async () => {
@@ -69,7 +164,7 @@ test("a call whose approval is in use is refused after one request", async () =>
   expect(nameOf(await running)).toBe("success");
 });
 
-test("a call that names its approval runs with two", async () => {
+test("a call that names its approval is answered after one", async () => {
   await road.call();
   const approvalId = await decide();
   take();

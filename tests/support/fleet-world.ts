@@ -44,6 +44,13 @@ export const tool = defineTool({
 `;
 }
 
+/** Statements of a handler that wait until there is such a file. */
+function waitFor(file: string): string {
+  return `
+    const { existsSync } = await import("node:fs");
+    while (!existsSync(${JSON.stringify(file)})) await new Promise((resolve) => setTimeout(resolve, 10));`;
+}
+
 /** One or two hubs of one database behind one name, and members in processes of their own. */
 export class FleetWorld {
   readonly hubs: readonly EndingWorld[];
@@ -104,7 +111,14 @@ export class FleetWorld {
     world.write("tools/asked.ts", recording("asked", join(folder, "runs"), { asks: true }));
     const stuck = { asks: true, body: "await new Promise(() => {});" };
     world.write("tools/stuck_asked.ts", recording("stuck_asked", join(folder, "runs"), stuck));
+    const held = { asks: true, body: waitFor(join(folder, "go")) };
+    world.write("tools/held_asked.ts", recording("held_asked", join(folder, "runs"), held));
     return service;
+  }
+
+  /** Lets the runs of `held_asked` end. */
+  release(): void {
+    this.hub.world.write("go", "");
   }
 
   /** Keys of all runs, of all members. */

@@ -13,7 +13,7 @@ import { ownEventsAfter } from "./member-events.ts";
 import { requests } from "./requests.ts";
 import { boundedGrants, grants, sessions } from "./sessions.ts";
 import type { Store } from "./store.ts";
-import { doubtClaimsOf, resolveDoubt } from "./sweeping.ts";
+import { claimsOf, doubtClaimsOf, resolveDoubt } from "./sweeping.ts";
 import { tasks } from "./tasks.ts";
 import { membersText } from "./transitions.ts";
 
@@ -47,6 +47,8 @@ export interface MemberApprovals
     Pick<Approvals, "createTask" | "readTask" | "hasTask" | "endTask" | "cancelTask" | "eventsAfter" | "lastSeq"> {
   /** Returns the caller's grants within the same bounds; the member compares the arguments. */
   boundedGrants(call: Pick<BoundedCall, "requester" | "boundsKey">): Promise<readonly Grant[]>;
+  /** Returns the claims of a process of this member. */
+  claimsOf(instance: string): Promise<readonly string[]>;
   /** Ends the claims of a process of this member. */
   doubtClaimsOf(instance: string): Promise<void>;
   /** Settles what a process of this member had claimed. `claimant`: that process. */
@@ -96,6 +98,7 @@ export function forMember(store: Store, request: MemberRequest): MemberApprovals
     cancelTask: (id, requester) => ofTask(id).cancelTask(id, requester),
     eventsAfter: (seq, limit) => transactions.read((view) => ownEventsAfter(view, { member, seq, limit })),
     lastSeq: () => transactions.read(lastSeq),
+    claimsOf: (instance) => claimsOf(own, claimantOf({ member, instance })),
     doubtClaimsOf: (instance) => doubtClaimsOf(own, claimantOf({ member, instance })),
     resolveDoubt: (doubt) =>
       resolveDoubt(own, { ...doubt, claimant: claimantOf({ member, instance: doubt.claimant }) }),

@@ -1,4 +1,5 @@
 import type { Row } from "../../database/dialect.ts";
+import { text } from "../../database/rows.ts";
 import type { ResolvedDoubt } from "../types.ts";
 import type { WriteTransaction } from "./database.ts";
 import { escalateDue } from "./escalations.ts";
@@ -13,6 +14,8 @@ const BATCH_MAX = 100;
 /** Maximum number of batches of one step per sweep. The next sweep continues. */
 const BATCHES_MAX = 200;
 const EVENTS_KEPT_MAX = 100_000;
+/** More than one process runs at once. */
+const CLAIMS_MAX = 10_000;
 /** Longer than any member repeats a request. */
 const HUB_REQUESTS_KEPT_MS = 600_000;
 
@@ -26,6 +29,14 @@ const STEPS: readonly Step[] = [
 /** Records expirations and deletes old rows. Any process may run it at any time. */
 export async function sweep(store: Store): Promise<void> {
   for (const step of STEPS) await inBatches(store, step);
+}
+
+export function claimsOf({ database }: Pick<Store, "database">, claimant: string): Promise<readonly string[]> {
+  return database.read(async ({ sql }) => {
+    const rows = await sql`
+      SELECT id FROM approvals WHERE state = 'claimed' AND claimed_by = ${claimant} LIMIT ${CLAIMS_MAX}`;
+    return rows.map((row) => text(row, "id"));
+  });
 }
 
 /**

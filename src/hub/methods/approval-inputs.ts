@@ -115,6 +115,7 @@ export const APPROVAL_INPUTS = {
   eventsAfter: z.strictObject({ seq, limit }),
   lastSeq: z.strictObject({}),
   awaitEvents: z.strictObject({ seq, limit, timeoutMs: z.int().min(0).max(WAIT_MS_MAX) }),
+  claimsOf: z.strictObject({ instance: name }),
   doubtClaimsOf: z.strictObject({ instance: name }),
   resolveDoubt: z
     .strictObject({

@@ -50,6 +50,7 @@ const METHODS: Methods = {
     await events.wait(member.name, { after: seq, timeoutMs, signal });
     return store.eventsAfter(seq, limit);
   },
+  claimsOf: ({ store }, { instance }) => store.claimsOf(instance),
   doubtClaimsOf: ({ store }, { instance }) => store.doubtClaimsOf(instance),
   resolveDoubt: ({ store }, { instance, use, ...found }) =>
     store.resolveDoubt({ ...found, claimant: instance, key: use }),

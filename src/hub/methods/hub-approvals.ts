@@ -1,13 +1,25 @@
+import { setTimeout as pause } from "node:timers/promises";
 import { isCovered } from "../../approvals/grants.ts";
 import type { Requester } from "../../approvals/identities.ts";
 import { Notifier } from "../../approvals/store/notifier.ts";
 import { waiting } from "../../approvals/store/waiting.ts";
-import type { Approval, Approvals, Asked, Claimed, Grant, KeyState, Prior } from "../../approvals/types.ts";
+import type {
+  Approval,
+  ApprovalEvent,
+  Approvals,
+  Asked,
+  Claimed,
+  Grant,
+  KeyState,
+  Prior,
+} from "../../approvals/types.ts";
 import { Refusal } from "../../core/errors.ts";
-import type { HubCallOptions, HubClient } from "../contract.ts";
+import type { HubAnswer, HubCallOptions, HubClient } from "../contract.ts";
 import { type ApprovalMethodName, approvalMethodName, WAIT_MS_MAX } from "./approval-inputs.ts";
 import { checkedOutput } from "./approval-outputs.ts";
 
+/** Part of the five seconds that a service takes after its calls have ended. */
+const LAST_OUTCOMES_MS = 2_000;
 /** Delay between two requests that wait for events, in milliseconds. */
 const POLL_MS = 100;
 /** The client counts an attempt as lost after half of the time limit: longer than the hub waits for events. */
@@ -30,13 +42,22 @@ type Call = <Value>(name: ApprovalMethodName, input: object, options?: HubCallOp
  * at the hub.
  */
 export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubApprovalsOptions): Approvals {
+  /** Outcomes of calls that are on their way to the hub. */
+  const settling = new Set<Promise<unknown>>();
+  const send = (name: ApprovalMethodName, input: object, options?: HubCallOptions): Promise<HubAnswer> =>
+    client.call(approvalMethodName(name), input, options);
+  /** Sends a request that may see claims. It waits until the earlier outcomes are at the hub, or had no answer in time. */
+  const sendInOrder = async (name: ApprovalMethodName, input: object, options?: HubCallOptions): Promise<HubAnswer> => {
+    if (settling.size > 0) await Promise.allSettled(settling);
+    return send(name, input, options);
+  };
   const call: Call = async <Value>(name: ApprovalMethodName, input: object, options?: HubCallOptions) =>
-    checkedOutput(name, input, (await client.call(approvalMethodName(name), input, options)).value) as Value;
+    checkedOutput(name, input, (await sendInOrder(name, input, options)).value) as Value;
   const find = async <Value>(name: ApprovalMethodName, input: object, options?: HubCallOptions) =>
     (await call<Value | null>(name, input, options)) ?? undefined;
   // The client repeats a report that does not arrive, and logs it in the end.
   const report = (name: "settle" | "endKey", input: object): void => {
-    call(name, input, REPORTED).catch(() => {});
+    send(name, input, REPORTED).catch(() => {});
   };
   // A call that is refused because the answer comes too late does not use its approval.
   const unused: HubCallOptions = {
@@ -49,15 +70,18 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
   const notifier = new Notifier({
     pollMs: POLL_MS,
     // One request at a time waits for the events of all that wait in this process.
-    eventsAfter: (seq, limit) =>
-      call("awaitEvents", { seq, limit, timeoutMs: WAIT_MS_MAX }, { timeoutMs: EVENTS_MS_MAX, signal: closing.signal }),
+    async eventsAfter(seq, limit) {
+      const input = { seq, limit, timeoutMs: WAIT_MS_MAX };
+      const { value } = await send("awaitEvents", input, { timeoutMs: EVENTS_MS_MAX, signal: closing.signal });
+      return value as readonly ApprovalEvent[];
+    },
     lastSeq: () => call("lastSeq", {}),
     log,
   });
   const waits = waiting({
     notifier,
     async read(id) {
-      const { value, now } = await client.call(approvalMethodName("get"), { id });
+      const { value, now } = await sendInOrder("get", { id });
       return { approval: (checkedOutput("get", { id }, value) as Approval | null) ?? undefined, now };
     },
   });
@@ -75,7 +99,9 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
       return { usable, earlier };
     },
     async settle(id, outcome) {
-      await call("settle", { id, outcome }, REPORTED);
+      const sent = send("settle", { id, outcome }, REPORTED);
+      settling.add(sent);
+      await sent.finally(() => settling.delete(sent));
     },
     cancel: (id, requester) => find("cancel", { id, requester: ownerOf(requester) }),
     get: (id) => find("get", { id }),
@@ -117,7 +143,7 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
         },
       ),
     async endKey(use, end, unkept) {
-      await call("endKey", { use, end, unkept }, REPORTED);
+      await send("endKey", { use, end, unkept }, REPORTED);
     },
     // For uses of keys whose rows name no process; those of a member always do, and `doubtClaimsOf` has ended them.
     doubtKey: async () => {},
@@ -129,6 +155,7 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
     eventsAfter: (seq, limit) => call("eventsAfter", { seq, limit }),
     lastSeq: () => call("lastSeq", {}),
     onEvents: (listener) => notifier.listen(listener),
+    claimsOf: (instance) => call("claimsOf", { instance }),
     async doubtClaimsOf(instance) {
       await call("doubtClaimsOf", { instance });
     },
@@ -144,6 +171,7 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
     async close() {
       notifier.close();
       closing.abort();
+      await Promise.race([Promise.allSettled(settling), pause(LAST_OUTCOMES_MS, undefined, { ref: false })]);
     },
     decide: atTheHub,
     revoke: atTheHub,

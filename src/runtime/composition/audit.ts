@@ -1,6 +1,5 @@
 import { createHmac, createPrivateKey, type KeyObject } from "node:crypto";
 import { lstatSync, statSync } from "node:fs";
-import type { Approvals } from "../../approvals/types.ts";
 import { type AuditLog, openAuditLog } from "../../audit/audit-log.ts";
 import { createSigningKey, isSignedLog } from "../../audit/chain/signing-key.ts";
 import type { Announced } from "../../audit/entry.ts";
@@ -286,34 +285,4 @@ export async function closeAudit(
   await exporters.stopPruning();
   if (lastLine !== undefined) await audit.journal(lastLine).catch(() => {});
   await audit.close(() => exporters.stop(LAST_LINES_MS));
-}
-
-/**
- * Ends the claims and the `Idempotency-Key` uses of the calls that a crash interrupted. Without it, the same calls would count as
- * running until their leases end. The process that ran them is gone: this one has the lock of its audit directory. The intents
- * are for claims of a release that did not name its log in them.
- */
-export async function doubtInterrupted(
-  audit: AuditLog,
-  approvals: Approvals,
-  { logError }: Pick<Hooks, "logError">,
-): Promise<void> {
-  const id = audit.id();
-  if (id !== undefined) {
-    await approvals.doubtClaimsOf(id).catch((error: unknown) => {
-      logError?.("the claims that a crash has left could not be settled", error);
-    });
-  }
-  for (const { approvalId, key } of audit.interrupted) {
-    if (approvalId !== undefined) {
-      await approvals.settle(approvalId, "in_doubt").catch((error: unknown) => {
-        logError?.("an interrupted call's approval could not be settled", error);
-      });
-    }
-    if (key !== undefined) {
-      await approvals.doubtKey(key).catch((error: unknown) => {
-        logError?.("an interrupted call's Idempotency-Key could not be settled", error);
-      });
-    }
-  }
 }

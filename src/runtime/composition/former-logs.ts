@@ -5,8 +5,9 @@ import type { Exporters, ExportState } from "../../audit/export/exporter.ts";
 import { type LogFolder, workerOf } from "../../audit/logs.ts";
 import type { Config } from "../config/config.ts";
 import type { Modules } from "../module-types.ts";
-import { closeAudit, doubtInterrupted, openAudit, readExports, startExports } from "./audit.ts";
+import { closeAudit, openAudit, readExports, startExports } from "./audit.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
+import { endLeftClaims } from "./left-claims.ts";
 
 interface FormerLogsParts extends Capabilities, Pick<Hooks, "logError" | "onWait"> {
   readonly checkpointKey: KeyObject | undefined;
@@ -50,7 +51,7 @@ async function openFormerLog(log: LogFolder, config: Config, parts: FormerLogsPa
   const own = { ...config, worker: workerOf(log) };
   try {
     const audit = await openAudit(own, parts);
-    if (approvals !== undefined) await doubtInterrupted(audit, approvals, parts);
+    if (approvals !== undefined) await endLeftClaims(own, { ...parts, audit, approvals });
     const targets = readExports(own, { ...parts, problems: [] });
     return { audit, exporters: startExports(own, targets, { ...parts, audit }) };
   } catch (error) {

@@ -17,21 +17,14 @@ import { currentCallers, currentRegistry, LiveSnapshots } from "../reload/snapsh
 import type { Reloaded } from "../reload/types.ts";
 import type { ServiceApprovals } from "./approvals.ts";
 import { assemble as assembleParts, type FoundBefore, type InUse, type Parts } from "./assembly.ts";
-import {
-  auditState,
-  closeAudit,
-  createCheckpointKey,
-  doubtInterrupted,
-  intend,
-  recordFacts,
-  startExports,
-} from "./audit.ts";
+import { auditState, closeAudit, createCheckpointKey, intend, recordFacts, startExports } from "./audit.ts";
 import { keepConfigurations } from "./configuration-history.ts";
 import { DataFlowOpener } from "./data-flow.ts";
 import { endHaltedCalls, openHalts } from "./halts.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import { openHub } from "./hub-start.ts";
 import { resolveInterrupted } from "./interrupted-changes.ts";
+import { endLeftClaims } from "./left-claims.ts";
 import { openLimits } from "./limits.ts";
 import { learningFor, operatorViews } from "./operator-views.ts";
 import { openQuotas } from "./quotas.ts";
@@ -227,7 +220,7 @@ async function openParts(config: Config, modules: Modules, { hooks, fingerprint,
   });
   await versions.adopt(snapshots.current(), "start");
   await halts.start();
-  if (approvals !== undefined) await doubtInterrupted(audit, approvals, hooks);
+  if (approvals !== undefined) await endLeftClaims(config, { ...CAPABILITIES, ...hooks, audit, approvals });
   const hub = await openHub(config, {
     ...CAPABILITIES,
     ...hooks,

@@ -43,8 +43,8 @@ async function rounds(fleet: Fleet, act: (round: number) => Promise<void>): Prom
   return { ...counted, rounds: ROUNDS };
 }
 
-/** A member sends these after its answers. */
-const AFTERWARDS = ["flow.add"];
+/** A member sends these after its answers: no change here has an `Idempotency-Key` (`tests/hub/round-trips.test.ts`). */
+const AFTERWARDS = ["flow.add", "approvals.settle"];
 
 function figure(what: string, counted: Rounds, wanted: Pick<Figure, "reach" | "aim"> = {}): Figure {
   const each = [...counted.requests].map(

@@ -1,0 +1,94 @@
+import { afterEach, beforeEach, expect, test } from "bun:test";
+import type { Approvals } from "../../../src/approvals/types.ts";
+import type { AuditLog } from "../../../src/audit/audit-log.ts";
+import type { EntryDraft } from "../../../src/audit/entry.ts";
+import { intentLine } from "../../../src/audit/journal/journal.ts";
+import { endLeftClaims } from "../../../src/runtime/composition/left-claims.ts";
+import type { Config } from "../../../src/runtime/config/config.ts";
+import { createWorld, draftOf, type World } from "../../audit/support/open.ts";
+import { type ApprovalWorld, claimedFrom, createApprovalWorld } from "../../support/approvals.ts";
+import { byHub, WAYS } from "../../support/hub-approvals.ts";
+
+let log: World;
+let world: ApprovalWorld;
+let store: Approvals;
+let audit: AuditLog;
+
+async function open(makeWorld: () => ApprovalWorld): Promise<void> {
+  world = makeWorld();
+  store = await world.open();
+  audit = log.open();
+  await audit.journal({ type: "service.started" });
+  world.claimant = audit.id();
+}
+
+beforeEach(() => {
+  log = createWorld();
+});
+afterEach(async () => {
+  await log.end();
+  await world.end();
+});
+
+/** A claim of the process that writes the log; every one is of another plan. */
+let plans = 0;
+async function claimed(): Promise<string> {
+  plans += 1;
+  return (await claimedFrom(store, { planDigest: String(plans).padStart(64, "0") })).id;
+}
+
+const { caller, request } = draftOf("");
+const tool = { name: "add", classification: "write", targetSystem: "shop" } as const;
+
+/** What a call with this approval leaves in the log. */
+const intended = (id: string) =>
+  audit.journal(intentLine({ traceId: `t-${id}`, caller, tool, request, approval: { id, by: "human:bob" } }));
+const ended = (id: string, more: Partial<EntryDraft> = {}) =>
+  audit.append(draftOf(`t-${id}`, { approval: { id, by: "human:bob" }, ...more }));
+
+/** The process is killed, and starts again. */
+async function nextStart(approvals: Approvals = store): Promise<readonly unknown[]> {
+  await log.stop();
+  audit = log.open();
+  const errors: unknown[] = [];
+  const config = { audit: { dir: log.dir }, folder: "/" } as unknown as Config;
+  const logError = (...error: readonly unknown[]) => void errors.push(error[0]);
+  await endLeftClaims(config, { audit, approvals, clock: () => log.now, logError });
+  return errors;
+}
+
+const stateOf = async (id: string) => (await store.get(id))?.state;
+
+test.each(WAYS)(
+  "by way of %s, the next start knows which calls were answered; all others are in doubt",
+  async (_way, make) => {
+    await open(make);
+    const [before, running, answered, refused] = [await claimed(), await claimed(), await claimed(), await claimed()];
+    for (const id of [running, answered, refused]) await intended(id);
+    await ended(answered);
+    await ended(refused, { decision: "ERROR", error: { code: "TARGET_UNAVAILABLE" } });
+    world.claimant = "another log";
+    const others = await claimed();
+    world.claimant = audit.id();
+    expect(await nextStart()).toEqual([]);
+    const states = await Promise.all([before, running, answered, refused, others].map(stateOf));
+    expect(states).toEqual(["in_doubt", "in_doubt", "executed", "in_doubt", "claimed"]);
+  },
+);
+
+test("a start that is killed, or has no store, before it has settled an answered call leaves it to the next one", async () => {
+  await open(() => createApprovalWorld(undefined, byHub));
+  const answered = await claimed();
+  await intended(answered);
+  await ended(answered);
+  const away = (name: "claimsOf" | "settle"): Approvals => ({
+    ...store,
+    [name]: () => Promise.reject(new Error("the store is away")),
+  });
+  for (const name of ["claimsOf", "settle"] as const) {
+    expect(await nextStart(away(name))).toEqual(["the claims that a crash has left could not be settled"]);
+    expect(await stateOf(answered)).toBe("claimed");
+  }
+  expect(await nextStart()).toEqual([]);
+  expect(await stateOf(answered)).toBe("executed");
+});
