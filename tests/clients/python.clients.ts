@@ -114,7 +114,7 @@ async function pytest(file: string): Promise<void> {
 
 test("the Python client against the real service: test_client.py", () => pytest("test_client.py"));
 
-test("the adapters with the real frameworks: test_adapters.py", () => pytest("test_adapters.py"));
+test.concurrent("the adapters with the real frameworks: test_adapters.py", () => pytest("test_adapters.py"));
 
 /** Runs a program to its end, which must be a success. */
 async function succeed(
@@ -144,8 +144,10 @@ with Client(os.environ["STC_URL"], os.environ["STC_TOKEN"]) as client:
         print(error.code)
 `;
 
-test("the wheel installs into an empty environment, where a strictly typed program uses it", async () => {
+/** Next to the tests of the adapters, which change what the other services do. */
+test.concurrent("the wheel installs into an empty environment, where a strictly typed program uses it", async () => {
   const folder = mkdtempSync(join(tmpdir(), "stc-wheel-"));
+  const own = await new ClientService().start();
   try {
     cpSync(CLIENT, join(folder, "source"), { recursive: true, filter: (path) => !path.includes("__pycache__") });
     await succeed([python, "-m", "build", "--no-isolation", "--outdir", "dist", "source"], folder);
@@ -165,7 +167,7 @@ test("the wheel installs into an empty environment, where a strictly typed progr
     writeFileSync(join(folder, "consumer.py"), CONSUMER);
     const mypy = [python, "-m", "mypy", "--strict", "--python-version", "3.10", "--cache-dir", join(folder, "mypy")];
     await succeed([...mypy, "--python-executable", empty, "consumer.py"], folder);
-    const env = { STC_URL: service.url, STC_TOKEN: await service.token() };
+    const env = { STC_URL: own.url, STC_TOKEN: await own.token() };
     expect(await succeed([empty, "consumer.py"], folder, env)).toBe("read wheel []\nTOOL_NOT_FOUND\n");
     await succeed(
       [...mypy, "source/src", ...readdirSync(join(CLIENT, "examples")).map((name) => `source/examples/${name}`)],
@@ -175,6 +177,7 @@ test("the wheel installs into an empty environment, where a strictly typed progr
       },
     );
   } finally {
+    await own.end();
     rmSync(folder, { recursive: true, force: true });
   }
 });
