@@ -5,21 +5,24 @@ import type { HubAnswer } from "../../src/hub/contract.ts";
 import { HubUnavailable } from "../../src/hub/errors.ts";
 import { until } from "../support/until.ts";
 
+type Open = (signal: AbortSignal) => unknown;
+
+const noStream: Open = (signal) => new Promise((_, reject) => signal.addEventListener("abort", reject));
+
 /** A client whose attempts end as the test says: with an answer's value, or an error. */
-function clientOf(attempt: (id: string) => unknown) {
+function clientOf(attempt: (id: string, signal: AbortSignal) => unknown, open = noStream) {
   let ids = 0;
   const client = openHubClient({
     url: new URL("http://127.0.0.1:1"),
     connections: {
       current: {
         client: {
-          async send({ body }: { readonly body: string }) {
+          async send({ body, signal }: { readonly body: string; readonly signal: AbortSignal }) {
             const { id } = JSON.parse(body);
-            const value = await attempt(id);
+            const value = await attempt(id, signal);
             return { status: 200, headers: {}, body: Buffer.from(JSON.stringify({ id, value, now: 1 })) };
           },
-          open: ({ signal }: { readonly signal: AbortSignal }) =>
-            new Promise((_, reject) => signal.addEventListener("abort", reject)),
+          open: ({ signal }: { readonly signal: AbortSignal }) => open(signal),
         },
       },
       close() {},
@@ -75,6 +78,39 @@ test("the same request goes on with the one that got no answer, under its id; an
   await until("the late answer of the other one", () => reported.length > 0 || undefined);
   expect(reported).toEqual(["request-2"]);
   expect((await client.call("beginKey", { key: "a" }, options)).value).toBe("request-3");
+  await client.close();
+});
+
+test("a request that waits is sent again under its id when the stream breaks, before its own time limit", async () => {
+  const breaking = Promise.withResolvers<void>();
+  let streams = 0;
+  const attempts: string[] = [];
+  const client = clientOf(
+    (id, signal) => {
+      attempts.push(id);
+      if (attempts.length > 1) return "decided";
+      return new Promise((_, reject) =>
+        signal.addEventListener("abort", () => reject(new EgressError("aborted", "given up", { sent: true }))),
+      );
+    },
+    async (signal) => {
+      streams += 1;
+      if (streams > 1) return noStream(signal);
+      return {
+        status: 200,
+        body: (async function* () {
+          yield Buffer.from('event: ping\ndata: {"now":1}\n\n');
+          await breaking.promise;
+          throw new EgressError("lost", "the connection ended", { sent: true });
+        })(),
+      };
+    },
+  );
+  await until("the stream", () => client.isConnected || undefined);
+  const waiting = client.call("awaitEvents", {}, { timeoutMs: 60_000 });
+  breaking.resolve();
+  expect((await waiting).value).toBe("decided");
+  expect(attempts).toEqual(["request-1", "request-1"]);
   await client.close();
 });
 

@@ -8,6 +8,8 @@ import { HubStream, type HubStreamOptions } from "./stream.ts";
 const REPEAT = { firstMs: 25, maxMs: 250 } as const;
 /** Shortest time for which an attempt waits for its answer before it counts as lost. */
 const ATTEMPT_MS_MIN = 250;
+/** An attempt with a longer limit ends when the stream is lost: whoever waits for a decision must not wait on a dead connection. */
+const LONG_MS = 3_000;
 /** Time for which a request is repeated after its time limit, in milliseconds: well below the time for which the hub keeps its answer. */
 const LATE_MS = 300_000;
 const LATE_ATTEMPT_MS = 5_000;
@@ -105,7 +107,8 @@ class Client implements HubClient {
       if (leftMs <= 0) throw unavailable(failure ?? new NoAnswer("the time limit has passed"));
       try {
         const limit = Math.min(leftMs, attemptMs);
-        return answerIn(await this.#connection.post(method, body, { timeoutMs: limit, signal }), id);
+        const ends = limit > LONG_MS ? AbortSignal.any([signal, this.#stream.lost]) : signal;
+        return answerIn(await this.#connection.post(method, body, { timeoutMs: limit, signal: ends }), id);
       } catch (error) {
         if (!(error instanceof NoAnswer)) throw error;
         sent.mayHaveRun ||= error.mayHaveRun;

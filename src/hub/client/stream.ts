@@ -35,6 +35,7 @@ export class HubStream {
   readonly #ended: Promise<void>;
   readonly #closing = new AbortController();
   #attempt = new AbortController();
+  #lost = new AbortController();
   /** The database's clock when the hub last knew that nothing had changed. */
   #now: EpochMs = 0;
   /**
@@ -57,6 +58,11 @@ export class HubStream {
   /** Whether the hub's last message is recent. The age includes the time for which the message was on its way. */
   get isFresh(): boolean {
     return this.#now > 0 && this.#estimate - this.#now <= FRESH_MS;
+  }
+
+  /** Fires when the stream that is open breaks, or is silent: connections that were open then may be dead, too. */
+  get lost(): AbortSignal {
+    return this.#lost.signal;
   }
 
   pushed(name: string): Pushed | undefined {
@@ -104,8 +110,10 @@ export class HubStream {
     let silence = setTimeout(() => attempt.abort(), CONNECT_MS_MAX);
     const { connection } = this.#options;
     const { stated } = connection;
+    let isOpen = false;
     try {
       const stream = await connection.open(attempt.signal);
+      isOpen = true;
       this.#offset = Number.NEGATIVE_INFINITY;
       this.#now = 0;
       // Another hub may answer, and the member may belong to another tenant now.
@@ -121,6 +129,13 @@ export class HubStream {
         // The hub learns what changed, as after a reload, with the head of the next stream.
         if (connection.stated !== stated) return;
       }
+    } catch (error) {
+      if (isOpen) {
+        this.#lost.abort();
+        // Later attempts do not depend on a stream that cannot be opened.
+        this.#lost = new AbortController();
+      }
+      throw error;
     } finally {
       clearTimeout(silence);
     }
