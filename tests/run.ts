@@ -29,7 +29,8 @@ const SUITES: Readonly<Record<string, Suite>> = {
     seed: "random",
     mentions: '"fast-check"',
   },
-  slow: { files: "tests/**/*.slow.ts", options: ["--parallel=2"], seed: 1 },
+  // Three files on two cores: they wait for processes to start and for time limits to pass.
+  slow: { files: "tests/**/*.slow.ts", options: ["--parallel=3"], seed: 1 },
   browser: {
     files: "tests/**/*.browser.ts",
     options: ["--parallel=2"],
