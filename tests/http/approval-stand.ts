@@ -69,6 +69,7 @@ interface World {
   readonly lines: Line[];
   readonly faults: unknown[];
   waits: number;
+  waitsEnded: number;
   isDraining: boolean;
 }
 
@@ -101,6 +102,7 @@ export class ApprovalStand {
       lines: [],
       faults: [],
       waits: 0,
+      waitsEnded: 0,
       isDraining: false,
     };
     const now = (): number => world.nowMs;
@@ -118,6 +120,9 @@ export class ApprovalStand {
       ...more,
       wait(id, options) {
         world.waits += 1;
+        options.signal?.addEventListener("abort", () => {
+          world.waitsEnded += 1;
+        });
         return approvals.wait(id, options);
       },
     };
@@ -145,6 +150,11 @@ export class ApprovalStand {
   /** How many polls have begun to wait. */
   async untilWaiting(count: number): Promise<void> {
     await until(`${count} who wait`, () => (this.#world.waits >= count ? true : undefined));
+  }
+
+  /** How many polls were told to end before their time. */
+  get waitsEnded(): number {
+    return this.#world.waitsEnded;
   }
 
   /** From now on nothing can be written. */

@@ -115,4 +115,5 @@ test("waiting clients are answered when the service closes", async () => {
   const closed = stand.close();
   expect(await Promise.all(answers.map(stateIn))).toEqual(Array.from({ length: 5 }, () => "pending"));
   await closed;
+  expect(stand.waitsEnded).toBe(5);
 });
