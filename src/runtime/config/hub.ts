@@ -219,6 +219,12 @@ export function checkHubSection(
     }
     return;
   }
+  if (Object.keys(tenants).length > 0) {
+    add(
+      "hub.url",
+      "cannot be combined with tenants: a member of a hub belongs to one tenant, which hub.tenant names here, and the hub in hub.members",
+    );
+  }
   for (const [index, issuer] of jwt.issuers.entries()) {
     if (section.tenant === undefined || speaksFor(issuer, section.tenant)) continue;
     add(["jwt", "issuers", index, "tenants"], `does not name ${section.tenant}, the tenant in hub.tenant`);

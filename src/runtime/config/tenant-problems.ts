@@ -157,12 +157,6 @@ export function combinationProblems({ server, hub, jwt, tenants: all = {} }: Sec
     add(path, `${name} is not in tenants${hint(name, names)}`);
   if (names.length > 0 && server.workers > 1)
     add(["server", "workers"], "must be 1 where there are tenants: for more processors, run replicas with PostgreSQL");
-  if (names.length > 0 && isMember) {
-    add(
-      ["hub", "url"],
-      "cannot be combined with tenants: a member of a hub belongs to one tenant, which hub.tenant names here, and the hub in hub.members",
-    );
-  }
   for (const [index, { tenants }] of jwt.issuers.entries()) {
     for (const [at, name] of (tenants?.names ?? []).entries()) {
       if (isUnknown(name)) addUnknown(["jwt", "issuers", index, "tenants", "names", at], name);
