@@ -15,6 +15,8 @@ export interface ReplicaLoadOptions {
   readonly file: string;
   /** Of all clients together. */
   readonly callsPerSecond: number;
+  /** Begins the keys. Default: other ones than those of every other load of the database. */
+  readonly keys?: string;
   /** True when clients send a change again, with its `Idempotency-Key`, until they know what became of it. */
   readonly triesAgain: boolean;
 }
@@ -28,8 +30,7 @@ const KINDS: readonly ClientKind[] = ["kept", "kept", "kept", "kept", "new", "ne
 export class ReplicaLoad {
   readonly #options: ReplicaLoadOptions;
   readonly #clients: Promise<void>[];
-  /** Distinguishes the keys of several loads of one database. */
-  readonly #id = Bun.randomUUIDv7();
+  readonly #id: string;
   #isOver = false;
   #keys = 0;
   calls = 0;
@@ -43,6 +44,7 @@ export class ReplicaLoad {
 
   constructor(options: ReplicaLoadOptions) {
     this.#options = options;
+    this.#id = options.keys ?? Bun.randomUUIDv7();
     const kinds = Array.from({ length: Math.ceil(options.callsPerSecond / 100) }, () => KINDS).flat();
     this.#clients = kinds.map((kind) => this.#run(kind, (1_000 * kinds.length) / options.callsPerSecond));
   }

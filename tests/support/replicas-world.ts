@@ -18,7 +18,8 @@ const CALLS = 2 * CALLS_PER_SECOND;
 const VERSION = "tools/version.ts";
 const version = (says: string): string => manifest({ name: "version", says });
 
-const recording = (name: string, file: string, asks: boolean): string => `
+/** A change that appends its key to a file. */
+export const recording = (name: string, file: string, asks: boolean): string => `
 import { appendFile } from "node:fs/promises";
 import { defineTool } from "safe-tool-call";
 import { z } from "zod";

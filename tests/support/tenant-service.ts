@@ -30,8 +30,8 @@ export class TenantTokens {
     ];
   }
 
-  agentOf(tenant: TenantName, permissions: readonly string[] = ["deeds:do"]): Promise<string> {
-    return this.#sign(tenant, "agents", permissions);
+  agentOf(tenant: TenantName, permissions: readonly string[] = ["deeds:do"], sid?: string): Promise<string> {
+    return this.#sign(tenant, "agents", permissions, sid);
   }
 
   operatorOf(tenant: TenantName, permissions: readonly string[]): Promise<string> {
@@ -44,9 +44,15 @@ export class TenantTokens {
     return audience === "operators" ? { ...profile, operators: true } : profile;
   }
 
-  #sign(tenant: TenantName, audience: keyof typeof AUDIENCES, permissions: readonly string[]): Promise<string> {
+  #sign(
+    tenant: TenantName,
+    audience: keyof typeof AUDIENCES,
+    permissions: readonly string[],
+    sid?: string,
+  ): Promise<string> {
     const key = this.#key;
-    const claims = { sub: audience === "operators" ? "olga" : "agent-7", permissions, ...(tenant && { tenant }) };
+    const sub = audience === "operators" ? "olga" : "agent-7";
+    const claims = { sub, permissions, ...(tenant && { tenant }), ...(sid && { sid }) };
     return new SignJWT(claims)
       .setProtectedHeader({ alg: key.alg, kid: key.kid, typ: "JWT" })
       .setIssuer(tenant === undefined ? PLATFORM : TENANTS)
