@@ -30,7 +30,7 @@ const SUITES: Readonly<Record<string, Suite>> = {
     mentions: '"fast-check"',
   },
   // Three files on two cores: they wait for processes to start and for time limits to pass.
-  slow: { files: "tests/**/*.slow.ts", options: ["--parallel=3"], seed: 1 },
+  slow: { files: "tests/**/*.slow.ts", options: ["--parallel=2"], seed: 1 },
   browser: {
     files: "tests/**/*.browser.ts",
     options: ["--parallel=2"],
