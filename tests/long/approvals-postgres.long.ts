@@ -21,9 +21,10 @@ import { childCommand, type Told } from "../support/approvals-child.ts";
 import { runElsewhere } from "../support/approvals-elsewhere.ts";
 import { expectKillSurvived, KILLS } from "../support/approvals-kills.ts";
 import { walkIn, walks } from "../support/approvals-model.ts";
-import { clockedDatabase } from "../support/approvals-postgres.ts";
+import { clockedDatabase, preparedDatabase } from "../support/approvals-postgres.ts";
 import { raceClaims, raceVotes, readLines } from "../support/approvals-race.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
+import { rounds } from "../support/rounds.ts";
 import { until } from "../support/until.ts";
 
 const native = findPostgres();
@@ -69,7 +70,7 @@ describe.skipIf(native === undefined)("approvals in PostgreSQL", () => {
     async () => {
       let restarts = 0;
       const property = fc.asyncProperty(walks, async (steps) => {
-        const walked = createApprovalWorld(clocked);
+        const walked = createApprovalWorld(() => preparedDatabase(server));
         const openOne = walked.open;
         walked.open = async (limits) => fleetOf(await Promise.all([openOne(limits), openOne(limits), openOne(limits)]));
         let sweeps = 0;
@@ -86,7 +87,8 @@ describe.skipIf(native === undefined)("approvals in PostgreSQL", () => {
           await walked.end();
         }
       });
-      await fc.assert(property, { numRuns: 60, endOnFailure: true });
+      // Each walk has dozens of steps; the quick suite walks as often in SQLite.
+      await fc.assert(property, { numRuns: rounds({ few: 25, many: 60 }), endOnFailure: true });
       expect(restarts).toBeGreaterThan(2);
     },
     LONG_MS,

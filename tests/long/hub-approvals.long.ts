@@ -4,7 +4,7 @@ import { once } from "../../src/hub/once.ts";
 import { createApprovalWorld } from "../support/approvals.ts";
 import { failedIn, runByHub, UNMODELLED_OTHERWISE, UNMODELLED_STORE_TESTS } from "../support/approvals-by-hub.ts";
 import { walkIn, walks } from "../support/approvals-model.ts";
-import { clockedDatabase } from "../support/approvals-postgres.ts";
+import { clockedDatabase, preparedDatabase } from "../support/approvals-postgres.ts";
 import { byHub } from "../support/hub-approvals.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { openState } from "../support/shared-state.ts";
@@ -28,7 +28,7 @@ describe.skipIf(native === undefined)("a member of two hubs with one PostgreSQL"
     async () => {
       let restarts = 0;
       const property = fc.asyncProperty(walks, async (steps) => {
-        const world = createApprovalWorld(clocked, byHub);
+        const world = createApprovalWorld(() => preparedDatabase(server), byHub);
         let sweeps = 0;
         try {
           await walkIn(world, steps, async ({ kind }) => {

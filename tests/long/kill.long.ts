@@ -2,9 +2,10 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { rounds } from "../support/rounds.ts";
 
 /** Long: the service is killed again and again under load; whatever it answered is in the audit. */
-const ROUNDS = 25;
+const ROUNDS = rounds({ few: 12, many: 25 });
 const CALLERS = 64;
 const PROJECT = join(import.meta.dir, "../..");
 
@@ -68,7 +69,7 @@ test(
       for (let round = 0; round < ROUNDS; round += 1) {
         const service = await start();
         const load = loadUntilDeath(service.port, token, answered);
-        await new Promise((resolve) => setTimeout(resolve, 150 + ((round * 37) % 200)));
+        await new Promise((resolve) => setTimeout(resolve, 150 + ((round * 77) % 200)));
         await service.kill();
         await load;
       }

@@ -76,7 +76,8 @@ test("calls continue next to ten thousand idle connections, each of which uses l
   const port = Number(new TextDecoder().decode(value).trim());
   const body = JSON.stringify({ tool: "bench_echo", args: { text: "hello", count: 3 } });
   const measured = async (): Promise<number> => {
-    const requests = 10_000;
+    // More than a second of processor time, which is counted in hundredths.
+    const requests = 5_000;
     const before = processorMsOf(child.pid);
     const { failed } = await load({ port, token, body, connections: 64, requests });
     expect(failed).toBe(0);
@@ -144,7 +145,7 @@ test("an overloaded event loop sheds calls, answers probes, and recovers afterwa
     token,
     body: CALL,
     connections: 600,
-    requests: 6_000,
+    requests: 3_000,
   });
   const probes: number[] = [];
   let findings: Findings | undefined;
@@ -156,7 +157,7 @@ test("an overloaded event loop sheds calls, answers probes, and recovers afterwa
     await Promise.race([done, Bun.sleep(50)]);
   }
   expect(findings.failed).toBeGreaterThan(100);
-  expect(findings.failed).toBeLessThan(6_000);
+  expect(findings.failed).toBeLessThan(3_000);
   expect(new Set(probes)).toEqual(new Set([200]));
   const metrics = await metricsOf(service);
   expect(Number(/stc_shed_total\{reason="loop_delay"\} (\d+)/.exec(metrics)?.[1])).toBeGreaterThan(100);

@@ -1,10 +1,16 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { changes } from "../runtime/replay/policy-changes.ts";
+import { changes, KINDS } from "../runtime/replay/policy-changes.ts";
 import { expectReported, mixture, ReplayWorld, usualPolicy } from "../runtime/replay/replay-world.ts";
+import { rounds } from "../support/rounds.ts";
 
-const MANY = 100_000;
+/**
+ * A call has a tool, a caller, a tier, a range of its amount, and may be in a session, approved, or wrong: these are some hundreds of
+ * combinations, each of which comes often among ten thousand calls.
+ */
+const MANY = rounds({ few: 10_000, many: 100_000 });
 const CALLS = 400;
-const CHANGES = 50;
+/** Each kind of change, with values of its own each time. */
+const CHANGES = KINDS.length * rounds({ few: 2, many: 4 });
 const AT_ONCE = 64;
 
 const world = new ReplayWorld();
@@ -36,7 +42,7 @@ test("most of these changes alter verdicts", () => {
   expect(counts.filter((count) => count > 0).length).toBeGreaterThan(CHANGES * 0.6);
 });
 
-test("an unchanged configuration shows no difference on 100,000 recorded calls", async () => {
+test(`an unchanged configuration shows no difference on ${MANY} recorded calls`, async () => {
   await world.start(usualPolicy(), "audit-many");
   const played = await world.play(mixture(MANY, 11), AT_ONCE);
   await world.stop();

@@ -1,8 +1,11 @@
 import { join } from "node:path";
 import { keepApprovalsIn, reachApprovals } from "./approvals.ts";
-import { clockedDatabase } from "./approvals-postgres.ts";
+import { preparedDatabase } from "./approvals-postgres.ts";
 import { byHub } from "./hub-approvals.ts";
 import { accessPostgres, type PostgresAccess } from "./postgres.ts";
+
+/** Ends a test that hangs. */
+const HANG_MS = 300_000;
 
 const VARIABLE = "STC_TEST_HUB";
 
@@ -42,7 +45,7 @@ export function failedIn({ stderr }: ReturnType<typeof runByHub>): readonly stri
 /** Runs test files that know a store alone, with every world of theirs reached by a hub; in a database of the server's, if given. */
 export function runByHub(files: readonly string[], server?: PostgresAccess) {
   const access = server && { dir: server.dir, port: server.port };
-  return Bun.spawnSync([process.execPath, "test", "--preload", import.meta.path, "--timeout", "30000", ...files], {
+  return Bun.spawnSync([process.execPath, "test", "--preload", import.meta.path, `--timeout=${HANG_MS}`, ...files], {
     env: { ...process.env, [VARIABLE]: JSON.stringify({ access }) },
     stdout: "pipe",
     stderr: "pipe",
@@ -55,6 +58,6 @@ if (given !== undefined) {
   const { access } = JSON.parse(given) as { readonly access?: PostgresAccess };
   if (access !== undefined) {
     const server = accessPostgres(access);
-    keepApprovalsIn(() => clockedDatabase(server));
+    keepApprovalsIn(() => preparedDatabase(server));
   }
 }

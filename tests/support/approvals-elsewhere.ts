@@ -1,7 +1,10 @@
 import { join } from "node:path";
 import { keepApprovalsIn } from "./approvals.ts";
-import { clockedDatabase } from "./approvals-postgres.ts";
+import { preparedDatabase } from "./approvals-postgres.ts";
 import { accessPostgres, type PostgresAccess } from "./postgres.ts";
+
+/** Ends a test that hangs. */
+const HANG_MS = 300_000;
 
 const VARIABLE = "STC_TEST_POSTGRES";
 
@@ -28,11 +31,14 @@ const STORE_TESTS: readonly string[] = [
  */
 export function runElsewhere({ dir, port }: PostgresAccess, tenant?: string) {
   const files = STORE_TESTS.map((name) => join(import.meta.dir, `../approvals/${name}.test.ts`));
-  const run = Bun.spawnSync([process.execPath, "test", "--preload", import.meta.path, "--timeout", "30000", ...files], {
-    env: { ...process.env, [VARIABLE]: JSON.stringify({ dir, port, tenant }) },
-    stdout: "pipe",
-    stderr: "pipe",
-  });
+  const run = Bun.spawnSync(
+    [process.execPath, "test", "--preload", import.meta.path, `--timeout=${HANG_MS}`, ...files],
+    {
+      env: { ...process.env, [VARIABLE]: JSON.stringify({ dir, port, tenant }) },
+      stdout: "pipe",
+      stderr: "pipe",
+    },
+  );
   const lines = run.stderr.toString().split("\n");
   return { code: run.exitCode, failed: lines.filter((line) => line.includes("(fail)")) };
 }
@@ -41,5 +47,5 @@ const place = process.env[VARIABLE];
 if (place !== undefined) {
   const { tenant, ...access } = JSON.parse(place) as PostgresAccess & { readonly tenant?: string };
   const server = accessPostgres(access);
-  keepApprovalsIn(() => clockedDatabase(server, tenant));
+  keepApprovalsIn(() => preparedDatabase(server, tenant));
 }

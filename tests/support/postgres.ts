@@ -17,8 +17,8 @@ export interface PostgresAccess {
   /** Of its own; it can read there. */
   readonly dir: string;
   readonly port: number;
-  /** A new database; its URL with `query` as it is. */
-  createDatabase(name: string, query?: string): Promise<string>;
+  /** A new database, a copy of `template` if that is given; its URL with `query` as it is. */
+  createDatabase(name: string, query?: string, template?: string): Promise<string>;
   /** Sent as the superuser, to `postgres` or the named database. */
   send(statement: string, database?: string): Promise<readonly Record<string, unknown>[]>;
 }
@@ -108,8 +108,8 @@ export function accessPostgres({ dir, port }: Pick<PostgresAccess, "dir" | "port
     dir,
     port,
     send,
-    async createDatabase(name, query = "?sslmode=disable") {
-      await send(`CREATE DATABASE ${name}`);
+    async createDatabase(name, query = "?sslmode=disable", template = "template1") {
+      await send(`CREATE DATABASE ${name} TEMPLATE ${template}`);
       return urlOf(name, query);
     },
   };

@@ -23,7 +23,7 @@ function onTool(
 }
 
 /** Every kind of change, each with values that depend on the seed. */
-const KINDS: readonly Make[] = [
+export const KINDS: readonly Make[] = [
   (next) => {
     const permission = PERMISSIONS[next(PERMISSIONS.length)] ?? "";
     return onTool(next, `also requires ${permission}`, (tool) => {

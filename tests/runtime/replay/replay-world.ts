@@ -143,7 +143,8 @@ export class ReplayWorld extends AskingService {
             ...(policy.issuer === "other" && { issuer: "https://another-idp.test" }),
           },
     );
-    const limits = { concurrentCallsMax: 256, concurrentCallsPerCallerMax: 256 };
+    // However busy the machine is, no call is shed.
+    const limits = { concurrentCallsMax: 256, concurrentCallsPerCallerMax: 256, loopDelayMsMax: 60_000 };
     return {
       tools: [folder],
       jwt: { issuers },
@@ -160,7 +161,8 @@ export class ReplayWorld extends AskingService {
 
   async start(policy: Policy, audit: string): Promise<void> {
     const path = dirname(Bun.which("bash") ?? "");
-    await this.run({ ...this.sections(policy), audit: { dir: audit } }, path, MODULES);
+    // No machine is lost here: who writes to the kernel need not wait for a disk.
+    await this.run({ ...this.sections(policy), audit: { dir: audit, durability: "write" } }, path, MODULES);
     this.#tokens.clear();
     this.#session = "";
     if (!policy.hasStore || policy.issuer === "other") return;
