@@ -48,7 +48,7 @@ describe.skipIf(native === undefined)("a statement whose database changes", () =
     await server.send(`CREATE ROLE reader LOGIN; CREATE ROLE owner; ${TABLES}`, "seed");
     await server.trust();
   });
-  beforeEach(() => server.createDatabase("shop TEMPLATE seed").then(() => {}));
+  beforeEach(() => server.createDatabase("shop", undefined, "seed").then(() => {}));
   afterEach(async () => {
     await databases.close();
     await server.send("DROP DATABASE shop WITH (FORCE)");

@@ -36,7 +36,7 @@ describe.skipIf(native === undefined)("the digest of a checked statement", () =>
       native,
       "CREATE ROLE reader LOGIN; CREATE TABLE people (id int, name text); INSERT INTO people VALUES (1, 'Ada'); CREATE TABLE logs (n int); GRANT SELECT ON people TO reader",
     );
-    await shop.server.createDatabase("copied TEMPLATE shop");
+    await shop.server.createDatabase("copied", undefined, "shop");
   });
   afterAll(() => shop.end());
 
