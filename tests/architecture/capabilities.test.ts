@@ -31,6 +31,7 @@ const CAPABILITIES: readonly Capability[] = [
       "src/cli/doctor/own-port.ts",
       "src/egress/",
       "src/hub/server/",
+      "src/runtime/composition/hub-probe.ts",
       "src/cli/development/",
       "src/console/app/api.ts",
       "src/bundles/server.ts",
