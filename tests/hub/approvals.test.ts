@@ -485,6 +485,23 @@ describe("waiting at a member", () => {
   });
 });
 
+test("what a member reports is repeated until the hub has it", async () => {
+  const reports: string[] = [];
+  const client: HubClient = {
+    ...clientOf(hubs),
+    async call(method, _input, { isReport = false } = {}) {
+      if (isReport) reports.push(method.replace("approvals.", ""));
+      return { value: null, now: world.now };
+    },
+  };
+  const member = hubApprovals(client, { hub: HUB_URL });
+  await member.settle("a", "executed");
+  await member.endKey(use, "not_run");
+  await member.resolveDoubt({ claimant: "log-1", approvalId: "a", key: undefined, startedAt: 1, isDone: true });
+  expect(reports).toEqual(["settle", "endKey", "resolveDoubt"]);
+  await member.close();
+});
+
 describe("an outcome that is under way", () => {
   /** A member whose outcomes wait for `arrive`, and whose other requests are answered with nothing. */
   const slow = () => {

@@ -54,12 +54,26 @@ test("a request that was never sent is not repeated after its time limit; one th
     return isAway ? lost(attempts.length > 1) : "done";
   });
   const late = ({ value }: HubAnswer): void => void reported.push(value);
-  await expect(client.call("settle", {}, { late })).rejects.toBeInstanceOf(HubUnavailable);
-  await expect(client.call("settle", {}, { late })).rejects.toBeInstanceOf(HubUnavailable);
+  await expect(client.call("claim", {}, { late })).rejects.toBeInstanceOf(HubUnavailable);
+  await expect(client.call("claim", {}, { late })).rejects.toBeInstanceOf(HubUnavailable);
   isAway = false;
   await until("the late answer", () => reported.length > 0 || undefined);
   expect(attempts.filter((id) => id === "request-1")).toHaveLength(1);
   expect(reported).toEqual(["done"]);
+  await client.close();
+});
+
+test("a report that was never sent is repeated after its time limit", async () => {
+  const attempts: string[] = [];
+  let isAway = true;
+  const client = clientOf((id) => {
+    attempts.push(id);
+    return isAway ? lost(false) : "done";
+  });
+  await expect(client.call("settle", {}, { isReport: true })).rejects.toBeInstanceOf(HubUnavailable);
+  isAway = false;
+  await until("the repetition", () => attempts.length > 1 || undefined);
+  expect(attempts).toEqual(["request-1", "request-1"]);
   await client.close();
 });
 

@@ -43,7 +43,7 @@ interface Sent {
 /** A request that is repeated after its time limit. */
 interface Late {
   readonly sent: Sent;
-  readonly report: (answer: HubAnswer) => void;
+  readonly report: HubCallOptions["late"];
   readonly endMs: number;
   /** Fires when the same request was made again, and goes on under the same id. */
   readonly resumed: AbortController;
@@ -69,11 +69,8 @@ class Client implements HubClient {
     this.#stream = new HubStream({ ...options, connection: this.#connection });
   }
 
-  async call(
-    method: string,
-    input: unknown,
-    { timeoutMs = this.#options.requestMs, signal, late: report, resumes = false }: HubCallOptions = {},
-  ): Promise<HubAnswer> {
+  async call(method: string, input: unknown, options: HubCallOptions = {}): Promise<HubAnswer> {
+    const { timeoutMs = this.#options.requestMs, signal, late: report, isReport = false, resumes = false } = options;
     const key = resumes ? `${method} ${encodeWire(input)}` : undefined;
     const earlier = this.#resume(key);
     const sent = earlier?.sent ?? this.#request(method, input);
@@ -83,7 +80,7 @@ class Client implements HubClient {
     try {
       return await this.#repeat(sent, { timeoutMs, attemptMs, delays: REPEAT, signal: signals });
     } catch (error) {
-      if (report !== undefined && sent.mayHaveRun && error instanceof HubUnavailable) {
+      if ((isReport || (report !== undefined && sent.mayHaveRun)) && error instanceof HubUnavailable) {
         const endMs = earlier?.endMs ?? this.#options.monotonic() + LATE_MS;
         this.#repeatLate({ sent, report, endMs, resumed: new AbortController() }, key);
       }
@@ -146,7 +143,7 @@ class Client implements HubClient {
       const timeoutMs = endMs - monotonic();
       try {
         const answer = await this.#repeat(sent, { timeoutMs, attemptMs: LATE_ATTEMPT_MS, delays: LATE_REPEAT, signal });
-        if (!resumed.signal.aborted) report(answer);
+        if (!resumed.signal.aborted) report?.(answer);
       } catch (error) {
         if (!signal.aborted) log(`the hub never answered ${sent.method}`, error);
       }

@@ -26,7 +26,7 @@ const POLL_MS = 100;
 const EVENTS_MS_MAX = 2 * (WAIT_MS_MAX + 5_000);
 
 /** Repeats a report after its time limit: an approval or a key must not stay in use because the hub was away at the end of its call. */
-const REPORTED: HubCallOptions = { late: () => {} };
+const REPORTED: HubCallOptions = { isReport: true };
 
 interface HubApprovalsOptions {
   /** The hub's URL, for messages. */
