@@ -38,7 +38,6 @@ const CALLS = {
   api: 10_000,
   cli: 300,
   sql: 3_000,
-  sqlWarmup: 12_000,
 } as const;
 
 const folder = mkdtempSync(join(tmpdir(), "stc-bench-"));
@@ -257,7 +256,7 @@ async function sqlFindings(
   const ours = await library(token, orders.settings);
   const plain = (): Promise<void> => orders.alone(orders.next().customer);
   const governed = (): Promise<void> => ours.call(FIND_ORDERS, orders.next());
-  for (const call of [plain, governed]) await throughput(32, CALLS.sqlWarmup, call);
+  for (const call of [plain, governed]) await throughput(32, CALLS.warmup, call);
   const costs: number[] = [];
   const rounds = async (): Promise<number> => {
     const speeds: number[] = [];
