@@ -54,12 +54,18 @@ describe.skipIf(native === undefined)("the digest of a checked statement", () =>
   }
 
   /** Calls once. Returns which queries were sent: `D` reads the digest, `S` compares the state; and `!` when the check is not current. */
-  async function sent(query: CheckedQuery, database: SqlDatabase, id = "1"): Promise<string> {
+  async function sent(
+    query: CheckedQuery,
+    database: SqlDatabase,
+    id = "1",
+    before: (queries: string) => Promise<unknown> = async () => {},
+  ): Promise<string> {
     let queries = "";
     const { isCurrent } = await database.read(signal, (transaction) => {
       const noted: Transaction = {
         ...transaction,
-        query(text, parameters) {
+        async query(text, parameters) {
+          await before(queries);
           queries += /md5/.test(text) ? "D" : "S";
           return transaction.query(text, parameters);
         },
@@ -122,6 +128,19 @@ describe.skipIf(native === undefined)("the digest of a checked statement", () =>
     await shop.server.send(change, "shop");
     await shop.server.send(undo, "shop");
     expect(await sent(query, database)).toBe("SD!");
+  });
+
+  test.each([
+    ["a query with rows", "", "1", "SD!"],
+    ["a query without rows", "", "2", "SSD!"],
+    ["the comparison that follows a query without rows", "S", "2", "SSD!"],
+  ])("differs after a change that was undone within the transaction, before %s", async (_, moment, id, expected) => {
+    const database = databaseOn(shop.server.port);
+    const query = await checked(database);
+    await times(UNTIL_COMPARED.length + 1, query, database);
+    const change = "REVOKE USAGE ON SCHEMA public FROM PUBLIC; GRANT USAGE ON SCHEMA public TO PUBLIC";
+    const before = async (queries: string) => queries === moment && shop.server.send(change, "shop");
+    expect(await sent(query, database, id, before)).toBe(expected);
   });
 
   test("is read again after a crash, which a commit that did not wait for the disk and its number do not survive", async () => {
