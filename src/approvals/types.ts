@@ -318,6 +318,13 @@ export interface Backlog {
   readonly oldestMs: number;
 }
 
+/** An approval that was claimed and not settled. */
+export interface LeftClaim {
+  readonly id: string;
+  /** `in_doubt`: its lease has ended. */
+  readonly state: "claimed" | "in_doubt";
+}
+
 /** The outcome of a call that was unknown. */
 export interface ResolvedDoubt {
   /** The process that claimed the approval. */
@@ -428,8 +435,8 @@ export interface Approvals {
   onEvents(listener: () => void): () => void;
   lastSeq(): Promise<number>;
 
-  /** Returns the approvals that a process has claimed and has not settled. */
-  claimsOf(claimant: string): Promise<readonly string[]>;
+  /** Returns the approvals that a process has claimed and has not settled; also those whose leases have ended within the last day. */
+  claimsOf(claimant: string): Promise<readonly LeftClaim[]>;
   /** Ends the claims and the uses of keys of a process that has ended: the outcomes of its calls are unknown. */
   doubtClaimsOf(claimant: string): Promise<void>;
   /** Settles what `doubtClaimsOf` and `doubtKey` have left, once the outcome of the call is known. Anything else stays as it is. */

@@ -565,7 +565,7 @@ test("a member learns which claims a process of its own has left, and of no othe
   await approve(id);
   await crm.claim(claimOf({ ...approval, id }));
   const all = [crm.claimsOf("log-1"), crm.claimsOf("log-2"), billing.claimsOf("log-1"), billing.claimsOf("crm/log-1")];
-  expect(await Promise.all(all)).toEqual([[id], [], [], []]);
+  expect(await Promise.all(all)).toEqual([[{ id, state: "claimed" }], [], [], []]);
   await crm.settle(id, "executed");
   expect(await crm.claimsOf("log-1")).toEqual([]);
 });

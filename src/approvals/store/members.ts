@@ -2,7 +2,7 @@ import { sha256Hex } from "../../core/digest.ts";
 import type { EpochMs, UsedKey } from "../../core/types.ts";
 import { optionalText, text } from "../../database/rows.ts";
 import type { BoundedCall } from "../grants.ts";
-import type { Approval, Approvals, Grant, ResolvedDoubt } from "../types.ts";
+import type { Approval, Approvals, Grant, LeftClaim, ResolvedDoubt } from "../types.ts";
 import { claims } from "./claims.ts";
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { decisions } from "./decisions.ts";
@@ -47,8 +47,8 @@ export interface MemberApprovals
     Pick<Approvals, "createTask" | "readTask" | "hasTask" | "endTask" | "cancelTask" | "eventsAfter" | "lastSeq"> {
   /** Returns the caller's grants within the same bounds; the member compares the arguments. */
   boundedGrants(call: Pick<BoundedCall, "requester" | "boundsKey">): Promise<readonly Grant[]>;
-  /** Returns the claims of a process of this member. */
-  claimsOf(instance: string): Promise<readonly string[]>;
+  /** Returns the claims that a process of this member has left. */
+  claimsOf(instance: string): Promise<readonly LeftClaim[]>;
   /** Ends the claims of a process of this member. */
   doubtClaimsOf(instance: string): Promise<void>;
   /** Settles what a process of this member had claimed. `claimant`: that process. */

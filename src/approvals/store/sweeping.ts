@@ -1,6 +1,6 @@
 import type { Row } from "../../database/dialect.ts";
 import { text } from "../../database/rows.ts";
-import type { ResolvedDoubt } from "../types.ts";
+import type { LeftClaim, ResolvedDoubt } from "../types.ts";
 import type { WriteTransaction } from "./database.ts";
 import { escalateDue } from "./escalations.ts";
 import { resolveKey, subtract } from "./keys.ts";
@@ -31,11 +31,13 @@ export async function sweep(store: Store): Promise<void> {
   for (const step of STEPS) await inBatches(store, step);
 }
 
-export function claimsOf({ database }: Pick<Store, "database">, claimant: string): Promise<readonly string[]> {
-  return database.read(async ({ sql }) => {
+export function claimsOf({ database }: Pick<Store, "database">, claimant: string): Promise<readonly LeftClaim[]> {
+  return database.read(async ({ sql, now }) => {
     const rows = await sql`
-      SELECT id FROM approvals WHERE state = 'claimed' AND claimed_by = ${claimant} LIMIT ${CLAIMS_MAX}`;
-    return rows.map((row) => text(row, "id"));
+      SELECT id, state FROM approvals
+      WHERE (state = 'claimed' OR (state = 'in_doubt' AND ended_at > ${now - DAY_MS})) AND claimed_by = ${claimant}
+      ORDER BY state LIMIT ${CLAIMS_MAX}`;
+    return rows.map((row) => ({ id: text(row, "id"), state: text(row, "state") as LeftClaim["state"] }));
   });
 }
 

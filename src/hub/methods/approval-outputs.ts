@@ -51,7 +51,7 @@ const OUTPUTS: { readonly [Name in ApprovalMethodName]?: z.ZodType } = {
   useGrant: found(grant),
   findSession: found(session),
   hasSessionEnded: z.boolean(),
-  claimsOf: z.array(z.string()),
+  claimsOf: z.array(z.looseObject({ id: z.string(), state: z.enum(["claimed", "in_doubt"]) })),
   beginKey: z.looseObject({ outcome: z.enum(["begin", "answered", "running", "unknown", "other_args"]) }),
 };
 

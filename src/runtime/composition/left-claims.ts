@@ -1,17 +1,20 @@
 import type { Approvals } from "../../approvals/types.ts";
 import type { AuditLog } from "../../audit/audit-log.ts";
-import { search } from "../../audit/query/query.ts";
+import { searchPages } from "../../audit/query/query.ts";
+import { fieldValue } from "../../core/audit-fields.ts";
 import type { Config } from "../config/config.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import { logDirOf } from "./instance.ts";
 
-/** No claim is older: the longest lease. */
+/** Claims that are older stay in doubt. No lease is longer. */
 const AGE_MS_MAX = 86_400_000;
 const PAGE_BYTES_MAX = 1_048_576;
+/** More claims are looked for together: to parse every line takes as long as to search for so many ids one after another. */
+const SINGLY_MAX = 16;
 
 interface LeftClaimsParts extends Pick<Capabilities, "clock">, Pick<Hooks, "logError"> {
   readonly audit: Pick<AuditLog, "id" | "interrupted">;
-  readonly approvals: Pick<Approvals, "claimsOf" | "settle" | "doubtClaimsOf" | "doubtKey">;
+  readonly approvals: Pick<Approvals, "claimsOf" | "settle" | "resolveDoubt" | "doubtClaimsOf" | "doubtKey">;
 }
 
 /**
@@ -46,15 +49,30 @@ export async function endLeftClaims(config: Config, parts: LeftClaimsParts): Pro
 }
 
 /** Settles the claims whose calls the log has as answered with a result: only one call ever runs with an approval. */
-async function settleAnswered(id: string, config: Config, parts: LeftClaimsParts): Promise<void> {
-  const { audit, approvals, clock } = parts;
-  const open = new Set(audit.interrupted.map(({ approvalId }) => approvalId));
-  const dir = logDirOf(config);
-  for (const approval of await approvals.claimsOf(id)) {
-    if (open.has(approval)) continue;
-    const filter = { exact: { approval, decision: "ALLOWED" }, fromMs: clock() - AGE_MS_MAX };
-    const query = { filter, order: "newest", limit: 1, cursor: undefined, digest: "" } as const;
-    const { found } = await search({ dir, query, pageBytesMax: PAGE_BYTES_MAX });
-    if (found.length > 0) await approvals.settle(approval, "executed");
+async function settleAnswered(id: string, config: Config, { audit, approvals, clock }: LeftClaimsParts): Promise<void> {
+  const interrupted = new Set(audit.interrupted.map(({ approvalId }) => approvalId));
+  const claims = (await approvals.claimsOf(id)).filter((claim) => !interrupted.has(claim.id));
+  const left = new Map(claims.map((claim) => [claim.id, claim.state]));
+  for await (const approvalId of answeredOf([...left.keys()], logDirOf(config), clock() - AGE_MS_MAX)) {
+    const state = left.get(approvalId);
+    left.delete(approvalId);
+    if (state === "claimed") await approvals.settle(approvalId, "executed");
+    if (state === "in_doubt")
+      await approvals.resolveDoubt({ claimant: id, approvalId, key: undefined, startedAt: 0, isDone: true });
+    if (left.size === 0) return;
+  }
+}
+
+/** Yields the approvals of calls that the log has as answered with a result: all of these, and others where they are many. */
+async function* answeredOf(approvals: readonly string[], dir: string, fromMs: number): AsyncGenerator<string, void> {
+  const decision = "ALLOWED";
+  const isSingly = approvals.length <= SINGLY_MAX;
+  const searched = isSingly ? approvals.map((approval) => ({ decision, approval })) : [{ decision }];
+  for (const exact of searched) {
+    const limit = isSingly ? 1 : Number.POSITIVE_INFINITY;
+    const query = { filter: { exact, fromMs }, order: "newest", limit, cursor: undefined, digest: "" } as const;
+    for await (const { found } of searchPages({ dir, query, pageBytesMax: PAGE_BYTES_MAX })) {
+      for (const { entry } of found) yield fieldValue(entry, "approvalId") ?? "";
+    }
   }
 }

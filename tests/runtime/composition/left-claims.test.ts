@@ -76,6 +76,35 @@ test.each(WAYS)(
   },
 );
 
+test.each(WAYS)("by way of %s, a start after the leases have ended settles the answered calls", async (_way, make) => {
+  await open(make);
+  const [answered, also, refused] = [await claimed(), await claimed(), await claimed()];
+  for (const id of [answered, also, refused]) await intended(id);
+  await ended(answered);
+  await ended(refused, { decision: "ERROR", error: { code: "TARGET_UNAVAILABLE" } });
+  await ended(also);
+  world.now += 16 * 60_000;
+  await store.sweep();
+  const all = [answered, also, refused];
+  expect(await Promise.all(all.map(stateOf))).toEqual(["in_doubt", "in_doubt", "in_doubt"]);
+  expect(await nextStart()).toEqual([]);
+  expect(await Promise.all(all.map(stateOf))).toEqual(["executed", "executed", "in_doubt"]);
+});
+
+test("of many claims, each answered one is settled", async () => {
+  await open(() => createApprovalWorld());
+  const ids: string[] = [];
+  for (let call = 0; call < 20; call += 1) {
+    const id = await claimed();
+    ids.push(id);
+    if (call % 2 === 0) await ended(id);
+    await audit.append(draftOf(`other-${call}`));
+  }
+  expect(await nextStart()).toEqual([]);
+  const states = await Promise.all(ids.map(stateOf));
+  expect(states).toEqual(ids.map((_, call) => (call % 2 === 0 ? "executed" : "in_doubt")));
+});
+
 test("a start that is killed, or has no store, before it has settled an answered call leaves it to the next one", async () => {
   await open(() => createApprovalWorld(undefined, byHub));
   const answered = await claimed();
