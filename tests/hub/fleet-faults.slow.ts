@@ -178,6 +178,20 @@ describe("faults of a fleet", () => {
     120_000,
   );
 
+  test("a change that is answered while no hub runs: the next hub learns that it has run", async () => {
+    fleet = await FleetWorld.start();
+    const member = await fleet.withCertificate("a");
+    await member.start();
+    const { id, answer } = await runningChange(member);
+    await fleet.hub.end("SIGKILL");
+    expect((await answer()).http).toBe(200);
+    // Longer than `hub.requestMs`.
+    await Bun.sleep(1_500);
+    await fleet.hub.start();
+    await until("the outcome", async () => ((await stateOf(id)) === "executed" ? true : undefined));
+    expect(fleet.runs()).toEqual(["held"]);
+  }, 120_000);
+
   test("a member that ends sends the outcomes of the changes that it has answered", async () => {
     fleet = await FleetWorld.start();
     const member = await fleet.withCertificate("a");
