@@ -433,7 +433,10 @@ class Walk {
       const args = { what };
       const id = await askedBy(road.call({ args }));
       await this.#store.decide({ id, by: OPERATOR, decision: "approve" });
-      expect(nameOf(await this.#at(1).road.call({ args }))).toBe("success");
+      const other = this.#at(1).road;
+      expect(nameOf(await other.call({ args }))).toBe("success");
+      // By way of a hub, the outcome may follow the answer: what the same replica asks next comes after it.
+      await other.approvals.get(id);
       const next = await askedBy(road.call({ args }));
       expect(next).not.toBe(id);
       expect(JSON.stringify((await this.#store.get(next))?.view)).toContain("and has run.");
