@@ -531,6 +531,16 @@ describe("an outcome that is under way", () => {
       findGrant: [{ ...AGENT, session: "s" }, "g"],
       endSession: ["s", AGENT],
     };
+    const atOnce = [
+      "endKey",
+      "openSession",
+      "findSession",
+      "hasSessionEnded",
+      "findGrant",
+      "boundedGrants",
+      "useGrant",
+      "revokeGrantsFor",
+    ];
     const asked = offered.map((name) => {
       const ask = member[name] as (...args: readonly unknown[]) => Promise<unknown>;
       return ask(...(inputs[name] ?? [AGENT, AGENT])).catch(() => {});
@@ -538,12 +548,14 @@ describe("an outcome that is under way", () => {
     const read = member.wait("a", { timeoutMs: 0 }).catch(() => {});
     await member.endKey(use, "not_run");
     await turns();
-    expect(requests.splice(0).filter((name) => name !== "awaitEvents")).toEqual(["endKey"]);
+    const sentAtOnce = requests.splice(0).filter((name) => name !== "awaitEvents");
+    expect(sentAtOnce.toSorted()).toEqual(atOnce.toSorted());
     arrive();
     await Promise.all([settling, read, ...asked]);
     const sentLater = new Set(requests.filter((name) => name !== "awaitEvents"));
     const renamed = (name: string) => (name === "findBoundedGrants" ? "boundedGrants" : name);
-    expect([...sentLater].toSorted()).toEqual(offered.map(renamed).toSorted());
+    const later = offered.map(renamed).filter((name) => !sentAtOnce.includes(name));
+    expect([...sentLater].toSorted()).toEqual(later.toSorted());
     await member.close();
   });
 

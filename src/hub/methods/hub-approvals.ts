@@ -28,6 +28,12 @@ const EVENTS_MS_MAX = 2 * (WAIT_MS_MAX + 5_000);
 /** Repeats a report after its time limit: an approval or a key must not stay in use because the hub was away at the end of its call. */
 const REPORTED: HubCallOptions = { isReport: true };
 
+/** What reads sessions and grants alone, in which outcomes change nothing: an outcome that is slow must not hold other callers. */
+const WITHOUT_CLAIMS: ReadonlySet<ApprovalMethodName> = new Set<ApprovalMethodName>([
+  ...(["openSession", "findSession", "hasSessionEnded"] as const),
+  ...(["findGrant", "boundedGrants", "useGrant", "revokeGrantsFor"] as const),
+]);
+
 interface HubApprovalsOptions {
   /** The hub's URL, for messages. */
   readonly hub: string;
@@ -48,7 +54,7 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
     client.call(approvalMethodName(name), input, options);
   /** Sends a request that may see claims. It waits until the earlier outcomes are at the hub, or had no answer in time. */
   const sendInOrder = async (name: ApprovalMethodName, input: object, options?: HubCallOptions): Promise<HubAnswer> => {
-    if (settling.size > 0) await Promise.allSettled(settling);
+    if (settling.size > 0 && !WITHOUT_CLAIMS.has(name)) await Promise.allSettled(settling);
     return send(name, input, options);
   };
   const call: Call = async <Value>(name: ApprovalMethodName, input: object, options?: HubCallOptions) =>
