@@ -29,7 +29,7 @@ const SUITES: Readonly<Record<string, Suite>> = {
     seed: "random",
     mentions: '"fast-check"',
   },
-  // Three files on two cores: they wait for processes to start and for time limits to pass.
+  // Two files on two cores: some tests have time limits of the product.
   slow: { files: "tests/**/*.slow.ts", options: ["--parallel=2"], seed: 1 },
   browser: {
     files: "tests/**/*.browser.ts",

@@ -77,7 +77,7 @@ export const commands = [
         excludes: "json",
       }),
       connect: flag(
-        "also connect to the database, the issuers' key sets and the audit's receivers, and change nothing there",
+        "also connect to the database or the hub, the issuers' key sets and the audit's receivers, and change nothing there; a hub tries its own port",
       ),
       json: JSON_FLAG,
     },

@@ -13,9 +13,9 @@ export function checkedTenant(name: string): string {
   throw new Error(`a tenant's name ${TENANT_NAME_RULE}`);
 }
 
-/** Returns the message about a tenant that is not one of these. `whose`: where they are, in words. */
-export function noTenant(name: string, names: readonly string[], whose: string): string {
-  const known = names.length === 0 ? `${whose} has no tenants` : `the tenants are ${names.join(", ")}`;
+/** Returns the message that a tenant is not among `names`. `source`: the configuration or the directory that has these, in words. */
+export function noTenant(name: string, names: readonly string[], source: string): string {
+  const known = names.length === 0 ? `${source} has no tenants` : `the tenants are ${names.join(", ")}`;
   return `there is no tenant ${name}: ${known}`;
 }
 

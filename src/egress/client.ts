@@ -32,9 +32,9 @@ export interface EgressOptions {
   /** Keeps connections for further requests. Default: true. */
   readonly keepsConnections?: boolean | undefined;
   /**
-   * Keeps a connection that is still being made for the next request when its own is given up, for some seconds: a server without
-   * processor time left would otherwise spend it on handshakes for nobody. Only for requests that are repeated soon: the next one
-   * waits for this connection, too. Default: false.
+   * Keeps a connection that is still being made when its request is given up: for the next request, for some seconds. An overloaded
+   * server would otherwise spend its processor time on handshakes for requests that were given up. Only for requests that are repeated
+   * soon: the next one waits for this connection, too. Default: false.
    */
   readonly keepsUnfinished?: boolean | undefined;
 }

@@ -13,7 +13,7 @@ interface ConnectionOwner {
   addresses(): Promise<readonly string[]>;
   /** Takes back a connection that can be used again. */
   returned(connection: EgressConnection): void;
-  /** Takes back a connection that is still being made, and whose exchange has ended early. */
+  /** Takes back a connection that is still being made, after its exchange has ended early. */
   released(connection: EgressConnection): void;
   closed(connection: EgressConnection): void;
   /** Takes back an exchange whose request was not sent. */
@@ -24,7 +24,7 @@ interface ConnectionOwner {
 
 /** Maximum age of a connection: later ones go to the addresses that the name has then. */
 const AGE_MAX_MS = 300_000;
-/** Maximum age of a connection that is still being made to be kept when its exchange ends early. */
+/** A connection that is being made for longer is closed when its exchange ends early. */
 const MAKING_MS_MAX = 4_000;
 /** After this time without a byte, the system asks whether the server is still there. */
 const PROBE_AFTER_MS = 60_000;
@@ -87,7 +87,7 @@ export class EgressConnection {
     if (this.#isReady && !this.#isSettling) this.#send(exchange);
   }
 
-  /** Ends the work for an exchange that has ended early. A connection that is being made has sent nothing, and is kept. */
+  /** Ends the work for an exchange that has ended early. A connection that is still being made has sent nothing: it returns to the pool. */
   drop(exchange: EgressExchange): void {
     if (this.#exchange !== exchange) return;
     if (this.#isReady || this.#isOld) {

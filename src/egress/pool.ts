@@ -25,7 +25,7 @@ const ABANDONED_MAX = 256;
 export class Pool {
   readonly #options: PoolOptions;
   readonly #connections = new Set<EgressConnection>();
-  /** The last one was in use last; those that are still being made are the first ones. */
+  /** The most recently used one is last; those that are still being made are first. */
   readonly #unused: EgressConnection[] = [];
   readonly #waiting = new Set<EgressExchange>();
   #abandoned = 0;

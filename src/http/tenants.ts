@@ -11,7 +11,7 @@ import { RouteTable } from "./front/route-table.ts";
 import type { ReceivedRequest } from "./messages.ts";
 import type { ListenerTenants, ServedTenant, TenantDispatch, TenantListener } from "./server-options.ts";
 
-/** Returns the tenant that a request names, by the issuers that the service uses at that time. */
+/** Chooses the tenant that a request names, by the issuers that the service uses at that time. */
 type Choice = Pick<TenantChoice, "of">;
 
 /**

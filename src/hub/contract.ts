@@ -98,11 +98,11 @@ export interface HubCallOptions {
    * carried it out. Called with the answer, if one comes: the caller has been told that there is none.
    */
   readonly late?: (answer: HubAnswer) => void;
-  /** Whether the hub must learn of the request: it is repeated for these minutes, also when the hub has certainly not received it. */
+  /** Whether the request is repeated for these minutes even when the hub has certainly not received it. */
   readonly isReport?: boolean;
   /**
-   * Whether a request with the same input goes on with one that is still repeated: it gets that one's answer, and `late` of that one
-   * is not called. Only for requests whose answer stays true until `late` has acted on it.
+   * Whether the request continues an earlier one with the same input that is still repeated: it gets the answer to the earlier one,
+   * whose `late` is then not called. Only for requests whose answer stays true until `late` has acted on it.
    */
   readonly resumes?: boolean;
 }

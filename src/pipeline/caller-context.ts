@@ -44,8 +44,8 @@ export interface CallerVerifierOptions {
   /** The tenant whose callers are identified, and nobody else; undefined: the service itself, which has no tenant's callers. */
   readonly tenant?: string | undefined;
   /**
-   * Returns the choice by the issuers that the service uses now, which a tenant whose reload was refused does not have yet: a caller
-   * who can no longer be one of this tenant is refused. Undefined without tenants.
+   * Returns the choice by the issuers that the service uses now: a tenant whose reload was refused still has former ones. A caller who
+   * can no longer belong to this tenant is refused. Undefined without tenants.
    */
   readonly choice?: (() => TenantChoice) | undefined;
   /** Milliseconds since 1970. */
@@ -239,7 +239,7 @@ class TokenVerifier implements CallerVerifier {
     return speaksFor(issuer, this.#options.tenant);
   }
 
-  /** Returns the same for callers without a token at hand, also by the issuers that the service uses now. */
+  /** Returns `#isFor` for a caller without a token at hand, who must also belong to the tenant by the issuers in use now. */
   #isKnown(issuer: Issuer): boolean {
     return this.#isFor(issuer) && this.#options.choice?.().hasIssuer(issuer, this.#options.tenant) !== false;
   }

@@ -77,8 +77,8 @@ async function recall(
 
 /**
  * Reports to the store how a call ended that consumed an approval or an `Idempotency-Key`. If that fails, the lease ends it as
- * "in doubt": neither can ever be used twice. Returns undefined when the answer need not wait for the report: a remote store's later
- * requests wait, and the entry on disk says how the run ended, should this process end first. The answer of a key is nowhere else.
+ * "in doubt": neither can ever be used twice. Returns undefined when the answer need not wait for the report: later requests to a
+ * remote store wait for it, and after a crash the audit entry says how the run ended. The answer of a key is kept in the store alone.
  */
 export function reportOutcome(
   approvals: Approvals | undefined,

@@ -107,7 +107,7 @@ describe.each(AGENTS_SERVERS)("with the HTTP server %s", (http) => {
     expect(wire.statuses).toEqual([400]);
   });
 
-  // Together: each connection lasts the ten seconds that the service grants such a body.
+  // Concurrent: each connection lasts the ten seconds that the service grants such a body.
   test.concurrent.each([
     ["/nope", 404],
     ["/healthz", 405],

@@ -79,7 +79,7 @@ test("stc check says that nobody can decide where there are tools, by the servic
   expect([code, out.split("\n").filter((line) => line.includes("nobody can decide"))]).toEqual([0, [UNDECIDED]]);
 });
 
-test("a tool that only tenants have is not there without --tenant, and the answer says how to name one", async () => {
+test("a tool that only tenants have is unknown without --tenant, and the answer names that option", async () => {
   const plan = ["plan", "get_order", '{"order":"A-7"}', "--config", join(PROJECT, "docs/examples/tenants/stc.yaml")];
   expect(await runStc(plan)).toEqual({
     ...{ code: 64, out: "" },

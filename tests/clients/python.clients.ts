@@ -144,7 +144,7 @@ with Client(os.environ["STC_URL"], os.environ["STC_TOKEN"]) as client:
         print(error.code)
 `;
 
-/** Next to the tests of the adapters, which change what the other services do. */
+/** Runs at the same time as the tests of the adapters, with a service of its own: those change the other services. */
 test.concurrent("the wheel installs into an empty environment, where a strictly typed program uses it", async () => {
   const folder = mkdtempSync(join(tmpdir(), "stc-wheel-"));
   const own = await new ClientService().start();

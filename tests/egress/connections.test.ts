@@ -234,21 +234,21 @@ describe("a limited number of connections", () => {
 });
 
 describe("a connection that is being made when its request is given up", () => {
-  /** A server behind a way that lets nothing through until it is opened. */
-  const closedWay = async () => {
+  /** A server and a relay before it, which passes nothing on until it is opened. */
+  const closedRelay = async () => {
     const { rootCert, server: own } = await makeCertificates({
       ...{ notBefore: new Date(0), notAfter: new Date("2099-01-01T00:00:00Z") },
     });
     const secured = await RawServer.start({ ...own });
     const { promise: opened, resolve: open } = Promise.withResolvers<void>();
     let connections = 0;
-    const way = await serverOf(async (socket) => {
+    const relay = await serverOf(async (socket) => {
       connections += 1;
       await opened;
       const onward = connect(secured.port, "127.0.0.1").on("error", () => {});
       socket.pipe(onward).pipe(socket);
     });
-    const url = new URL(`https://localhost:${way.port}/`);
+    const url = new URL(`https://localhost:${relay.port}/`);
     const giveUp = async (): Promise<void> => {
       const controller = new AbortController();
       const sending = failureOf(client.send(requestOf({ url, signal: controller.signal })));
@@ -259,13 +259,13 @@ describe("a connection that is being made when its request is given up", () => {
     const close = (): void => {
       client.close();
       secured.close();
-      way.close();
+      relay.close();
     };
     return { tls: { rootCert: Buffer.from(rootCert) }, url, giveUp, open, close, connections: () => connections };
   };
 
   test("serves the next request, and those that wait", async () => {
-    const { tls, url, giveUp, open, close, connections } = await closedWay();
+    const { tls, url, giveUp, open, close, connections } = await closedRelay();
     client = clientOf({ tls, keepsUnfinished: true, connectionsMax: 1 });
     await giveUp();
     const controller = new AbortController();
@@ -280,7 +280,7 @@ describe("a connection that is being made when its request is given up", () => {
   });
 
   test("is kept unused, and closed with the client", async () => {
-    const { tls, url, giveUp, open, close, connections } = await closedWay();
+    const { tls, url, giveUp, open, close, connections } = await closedRelay();
     client = clientOf({ tls, keepsUnfinished: true });
     await giveUp();
     expect(client.connections).toBe(1);
@@ -292,8 +292,8 @@ describe("a connection that is being made when its request is given up", () => {
     close();
   });
 
-  test("is closed when the client keeps none", async () => {
-    const { tls, giveUp, close } = await closedWay();
+  test("is closed without keepsUnfinished", async () => {
+    const { tls, giveUp, close } = await closedRelay();
     client = clientOf({ tls });
     await giveUp();
     expect(client.connections).toBe(0);

@@ -254,30 +254,31 @@ export function seen(text: string): string | undefined {
 
 interface CleanText {
   readonly text: string;
-  /** The least that it has taken so far: on an idle machine, or nearly. */
-  readonly least: number;
+  /** Processor time of the fastest of several rounds. */
+  readonly leastUs: number;
 }
 
-/** By length: whoever tries many texts of one length compares them with the same clean one. */
+/** Clean texts by length: many texts of one length are compared with the same clean one. */
 const cleanTexts = new Map<number, CleanText>();
 
 function cleanOf(chars: number): CleanText {
   let clean = cleanTexts.get(chars);
   if (clean === undefined) {
     const text = machineText(3, chars).slice(0, chars);
-    clean = { text, least: microseconds(text, 8) };
+    clean = { text, leastUs: microseconds(text, 8) };
     cleanTexts.set(chars, clean);
   }
   return clean;
 }
 
 /**
- * How many times as long a text takes as clean text of the same length, as far as it matters whether that is below the bound. One round
- * tells when it is: nothing makes it shorter, and the clean text is taken at its fastest. Else both are measured again, side by side.
+ * Returns how many times as long a text takes as clean text of the same length, precisely enough to compare it with the bound. One round
+ * shows that it is below: noise only makes a round longer, and the clean text counts with its fastest round. Otherwise both are measured
+ * again, by turns.
  */
 export function timesClean(text: string, bound: number): number {
   const clean = cleanOf(text.length);
-  const ratio = microseconds(text, 1) / clean.least;
+  const ratio = microseconds(text, 1) / clean.leastUs;
   if (ratio < bound) return ratio;
   return timesAsLong(
     () => seen(text),

@@ -7,7 +7,7 @@ import { PROJECT } from "../support/world.ts";
 /** Ends a file that hangs. */
 const HANG_MS = 3_600_000;
 
-/** Files of the long suite whose tests make as many random rounds as they are told. */
+/** Files of the long suite whose random tests take their number of rounds from `support/rounds.ts`. */
 const FILES = [...new Bun.Glob("tests/long/*.long.ts").scanSync(PROJECT)]
   .filter((path) => readFileSync(join(PROJECT, path), "utf8").includes("support/rounds.ts"))
   .toSorted();

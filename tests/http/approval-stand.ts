@@ -152,7 +152,7 @@ export class ApprovalStand {
     await until(`${count} who wait`, () => (this.#world.waits >= count ? true : undefined));
   }
 
-  /** How many polls were told to end before their time. */
+  /** Number of polls that were ended before their time. */
   get waitsEnded(): number {
     return this.#world.waitsEnded;
   }

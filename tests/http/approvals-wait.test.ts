@@ -19,7 +19,7 @@ const by = { issuer: "https://people.test", subject: "olga" };
 function poll(id: string, options: { token?: string; wait?: number; signal?: AbortSignal } = {}): Promise<Response> {
   const { token = agent, wait = 55, signal } = options;
   const headers = { authorization: `Bearer ${token}` };
-  // The listener alone, without the service that ends idle connections, would wait for a connection that the client keeps (over a minute).
+  // Only the service ends idle connections: the listener alone would wait for one that the client keeps, for over a minute.
   const once = { headers, keepalive: false };
   return fetch(`${url}/approvals/${id}?wait=${wait}`, { ...once, ...(signal !== undefined && { signal }) });
 }

@@ -485,7 +485,7 @@ describe("waiting at a member", () => {
   });
 });
 
-test("what a member reports is repeated until the hub has it", async () => {
+test("the ends of calls and keys, and resolved doubts, are reports, which the client repeats", async () => {
   const reports: string[] = [];
   const client: HubClient = {
     ...clientOf(hubs),

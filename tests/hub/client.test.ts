@@ -77,7 +77,7 @@ test("a report that was never sent is repeated after its time limit", async () =
   await client.close();
 });
 
-test("the same request goes on with the one that got no answer, under its id; another has an id of its own", async () => {
+test("the same request continues the one that got no answer, under its id; another has an id of its own", async () => {
   const reported: unknown[] = [];
   let isAway = true;
   const client = clientOf((id) => (isAway ? lost(true) : id));

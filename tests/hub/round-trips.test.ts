@@ -45,7 +45,7 @@ async function decide(scope?: "session"): Promise<string> {
   return asked?.id ?? "";
 }
 
-/** Holds the outcomes that are sent from now on: until `arrive` is called. */
+/** Holds the outcomes that are sent from now on until `arrive` is called. */
 function holdOutcomes() {
   const { promise: sentOne, resolve: note } = Promise.withResolvers<void>();
   const { promise: mayArrive, resolve: arrive } = Promise.withResolvers<void>();
@@ -56,14 +56,14 @@ function holdOutcomes() {
   return { sentOne, arrive };
 }
 
-/** Resolves when a call has come to this moment. */
+/** Resolves when a call reaches this moment. */
 function moment(wanted: Moment): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   road.at = (now) => now === wanted && resolve();
   return promise;
 }
 
-/** The name of an answer; "none" when there is none although everything else has gone on for a while. */
+/** Returns the name of an answer; "none" when there is none after many turns of the event loop. */
 function soon(answer: Promise<Answer>): Promise<string> {
   return Promise.race([answer.then(nameOf), turns().then(() => "none")]);
 }
@@ -75,7 +75,7 @@ test("a change asks with one request, and is answered after one more; its outcom
   const { arrive } = holdOutcomes();
   expect(nameOf(await road.call())).toBe("success");
   expect([take(), (await hub.get(id))?.state]).toEqual([["ask"], "claimed"]);
-  // The same call finds what it has always found after the answer, and names it to the approver.
+  // The same call finds that the first one has run, as if its answer had waited, and names it to the approver.
   const asks = moment("before ask");
   const again = road.call();
   await asks;

@@ -71,7 +71,7 @@ test("a member whose connection stood still connects again, and knows what is in
   const { hub, change, turn } = await hubOfLargeValues();
   const still: Socket[] = [];
   let isStill = false;
-  const way = createServer((member) => {
+  const relay = createServer((member) => {
     const onward = connect(hub.port, "127.0.0.1");
     still.push(onward);
     for (const [from, to] of [
@@ -84,11 +84,11 @@ test("a member whose connection stood still connects again, and knows what is in
     }
     if (isStill) onward.pause();
   });
-  await new Promise<void>((resolve) => way.listen(0, "127.0.0.1", resolve));
-  const address = way.address();
+  await new Promise<void>((resolve) => relay.listen(0, "127.0.0.1", resolve));
+  const address = relay.address();
   const port = typeof address === "object" && address !== null ? address.port : 0;
   const member = openMember({ port, token: () => "good" });
-  closings.push(() => new Promise((resolve) => way.close(resolve)));
+  closings.push(() => new Promise((resolve) => relay.close(resolve)));
   closings.push(() => member.close());
   const known = (): unknown => (member.pushed("halts.list")?.value as { readonly turn: number } | undefined)?.turn;
   await until("the first value", () => known() === 0 || undefined);
@@ -99,6 +99,6 @@ test("a member whose connection stood still connects again, and knows what is in
   expect(known()).toBeUndefined();
   isStill = false;
   await until("the present value", () => known() === turn() || undefined);
-  // What the first connection still holds is old.
+  // The first connection still holds old values.
   expect(still.length).toBeGreaterThan(1);
 }, 60_000);

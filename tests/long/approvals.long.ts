@@ -17,7 +17,7 @@ beforeEach(() => {
 });
 afterEach(() => world.end());
 
-/** Of 20 to 80 steps each: every kind of step meets every state of an approval many times. */
+/** Each has 20 to 80 steps: every kind of step meets every state of an approval many times. */
 const SEQUENCES = rounds({ few: 300, many: 1_000 });
 
 test(`APR-50: in ${SEQUENCES} sequences the store agrees with the model`, async () => {

@@ -4,7 +4,7 @@ import { crossings } from "../targets/command/confinement/crossings.ts";
 import { missing } from "../targets/command/confinement/stand.ts";
 import { temporaryDirectory } from "../targets/command/temporary-directory.ts";
 
-/** Sixteen at a time, under the two profiles by turns: each pair of calls that run at once is such a crossing. */
+/** Sixteen run at once, under the two profiles by turns. */
 const CALLS = rounds({ few: 500, many: 2_000 });
 const TIMEOUT_MS = 600_000;
 

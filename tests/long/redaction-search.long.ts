@@ -8,7 +8,7 @@ import { rounds } from "../support/rounds.ts";
 
 const UNIT_CHARS_MAX = 64;
 const TRIAL_CHARS = 2 ** 17;
-/** Most of what a search finds, it finds among its first steps: it begins with the worst of the known units. */
+/** A search finds most slow units in its first steps, because it begins with the slowest known ones. */
 const TRIALS = rounds({ few: 100, many: 200 });
 const KEPT = 24;
 /** Long enough that the budget which every text has, however short, counts little. */

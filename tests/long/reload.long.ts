@@ -9,7 +9,7 @@ import { PROJECT } from "../support/world.ts";
 
 /** Long: hundreds of reloads of one process, from the sources and as the single binary; neither descriptors, children nor memory may grow. */
 const ROUNDS = 500;
-/** Memory that is taken once, sooner on one machine than on another, weighs less with each round; what every round keeps does not. */
+/** Memory that is taken once, at a time that differs between machines, counts less with each round; memory that every round keeps does not. */
 const ROUNDS_MAX = 1_000;
 /** Until the heap has the size that this work wants. */
 const WARM_ROUNDS = 150;

@@ -316,8 +316,8 @@ describe.skipIf(native === undefined)("a service that is killed during a change"
   }
 
   /**
-   * One moment: a call of which the service dies, another service, and the same call again. That other service is the one that dies at
-   * the next moment, unless it has to be started for that: its connections are open, as those of one that has just started.
+   * Plays one moment: a call during which the service dies, another service, and the same call again. The other service is the one that
+   * dies at the next moment, unless `dying` needs a start of its own.
    */
   async function dies(arrange: (row: number) => Promise<unknown> | unknown, dying?: (row: number) => DyingWrite) {
     rows += 1;

@@ -6,8 +6,8 @@ import type { PostgresAccess } from "./postgres.ts";
 let made = 0;
 
 /**
- * A database of the server's whose clock a test sets: a file is in the place of the machine's. It is empty, or a copy of another one
- * that was made here.
+ * Creates a database whose clock a test sets: a file replaces the machine's clock. It is empty, or a copy of `template`, another
+ * database of this function.
  */
 export async function clockedDatabase(
   server: PostgresAccess,
@@ -23,7 +23,7 @@ export async function clockedDatabase(
   const statements: string[] = [];
   // In a tenant's search path nothing comes before the server's own functions.
   if (template === undefined)
-    statements.push(`CREATE ${tenant === undefined ? "FUNCTION public" : PG_CATALOG}.${clock}`);
+    statements.push(`CREATE ${tenant === undefined ? "FUNCTION public" : "OR REPLACE FUNCTION pg_catalog"}.${clock}`);
   if (tenant === undefined) statements.push(`ALTER DATABASE ${name} SET search_path = public, pg_catalog`);
   if (statements.length > 0) await server.send(statements.join("; "), name);
   return {
@@ -37,12 +37,10 @@ export async function clockedDatabase(
   };
 }
 
-const PG_CATALOG = "OR REPLACE FUNCTION pg_catalog";
-
-/** Databases in which the product has made its tables, by server and tenant. */
+/** Databases with the product's tables, by server and tenant. */
 const templates = new Map<string, Promise<string>>();
 
-/** The same with the product's tables, which it makes once for all of these: to make them takes longer than most tests. */
+/** Creates such a database with the product's tables: as a copy, because creating the tables takes longer than most tests. */
 export async function preparedDatabase(server: PostgresAccess, tenant?: string): Promise<OtherDatabase> {
   const key = `${server.port} ${tenant}`;
   const template = templates.get(key) ?? makeTemplate(server, tenant);

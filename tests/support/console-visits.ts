@@ -21,7 +21,7 @@ interface Visits {
   readonly visitPage: (fragment: string, options?: VisitOptions) => Promise<Page>;
   /** Opens the console for somebody who is not signed in. */
   readonly open: (options?: VisitOptions) => Promise<Visitor>;
-  /** Returns a request once it is decided: by a visitor, whose decision is sent now, or by the page in its own time. */
+  /** Returns a request once it is decided. `by`: the visitor whose decision is sent now; without it, decisions are sent in their own time. */
   readonly decided: (id: string, by?: Visitor) => Promise<Readonly<Record<string, unknown>>>;
 }
 

@@ -44,7 +44,7 @@ export const tool = defineTool({
 `;
 }
 
-/** Statements of a handler that wait until there is such a file. */
+/** Returns statements of a handler that wait until the file exists. */
 function waitFor(file: string): string {
   return `
     const { existsSync } = await import("node:fs");

@@ -15,7 +15,7 @@ export interface ReplicaLoadOptions {
   readonly file: string;
   /** Of all clients together. */
   readonly callsPerSecond: number;
-  /** Begins the keys. Default: other ones than those of every other load of the database. */
+  /** Prefix of the keys. Default: one that no other load of the database has. */
   readonly keys?: string;
   /** True when clients send a change again, with its `Idempotency-Key`, until they know what became of it. */
   readonly triesAgain: boolean;

@@ -19,14 +19,14 @@ export const RATE = 20;
 
 const CONSOLE = "https://console.example";
 const COOKIE = "__Host-stc_console";
-/** Of one tenant. Few enough for a busy machine. */
+/** Each tenant has a load of its own; few enough calls for a busy machine. */
 const CALLS_PER_SECOND = 40;
 const PERMISSIONS = [
   ...["approvals:decide", "grants:manage", "halts:read", "halts:write"],
   ...["quotas:read", "quotas:write", "audit:read"],
 ];
 
-/** What a verification of the service's own log says of those of its tenants. */
+/** Output of a verification of the service's own log about those of its tenants. */
 const NOTED = TENANTS.map((tenant) => `not verified: the tenant ${tenant}: add --tenant ${tenant}\n`).join("");
 
 /** JSON of which the tests say what they expect. */
@@ -40,7 +40,7 @@ interface Reply {
 interface CallOptions {
   readonly key?: string;
   readonly approval?: string;
-  /** Of the token. */
+  /** Claim of the token. */
   readonly sid?: string;
   readonly headers?: Readonly<Record<string, string>>;
 }
@@ -49,8 +49,8 @@ interface CallOptions {
 export const outcome = ({ http, body }: Reply): string => `${http} ${body?.error?.code ?? body?.status}`;
 
 /**
- * Two services in processes of their own on one PostgreSQL, each with the same two tenants, which have everything in common but their
- * name: callers, operators, tools, limits. What a tenant's tools do is recorded in a file of the tenant.
+ * Two services in processes of their own on one PostgreSQL, each with the same two tenants, which differ in their names only: they have
+ * the same callers, operators, tools and limits. The runs of a tenant's tools are recorded in a file of the tenant.
  */
 export class TenantReplicas {
   readonly tokens = new TenantTokens();

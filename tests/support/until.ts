@@ -12,7 +12,7 @@ export async function until<T>(what: string, look: () => T | undefined | Promise
   throw new Error(`waited in vain for ${what}`);
 }
 
-/** Lets everything else go on for a while: more turns of the event loop than any work of one process in a test takes. */
+/** Waits for more turns of the event loop than the work of one process in a test takes. */
 export async function turns(): Promise<void> {
   for (let turn = 0; turn < 500; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 }

@@ -19,7 +19,7 @@ const TENANTS = {
 const BOTH = ["acme", "globex"];
 const key = makeSigningKey("ES256", "key-1");
 
-/** `former`, `people`: the tenants that these issuers speak for; undefined: the issuer is not configured. */
+/** Returns the issuers' profiles. `former`, `people`: the tenants that these issuers speak for; undefined: the issuer is not configured. */
 function issuersWith(former: readonly string[] | undefined, people: readonly string[] = BOTH) {
   const profile = (issuer: string, operators: boolean) => ({
     ...{ issuer, operators, audience: audienceOf(operators), algorithms: ["ES256"], jwks: { keys: [key.jwk] } },

@@ -14,7 +14,7 @@ const BATCH_MAX = 100;
 /** Maximum number of batches of one step per sweep. The next sweep continues. */
 const BATCHES_MAX = 200;
 const EVENTS_KEPT_MAX = 100_000;
-/** More than one process runs at once. */
+/** More calls than one process runs at once. */
 const CLAIMS_MAX = 10_000;
 /** Longer than any member repeats a request. */
 const HUB_REQUESTS_KEPT_MS = 600_000;

@@ -57,7 +57,7 @@ export function directoriesOf(named: readonly string[], tenant: string | undefin
   return (named.length === 0 ? [defaultDir()] : named).map((dir) => ofTenant(dir, tenant));
 }
 
-/** A tenant that the configuration no longer has still has its audit: what counts is the directory. */
+/** The directory says which tenants there are: one that the configuration no longer has still has its audit. */
 function ofTenant(dir: string, tenant: string): string {
   const found = tenantDirOf(dir, tenant);
   if (isAuditDir(found) || !isAuditDir(dir)) return found;

@@ -6,6 +6,7 @@ import type { Snapshot } from "../../pipeline/proxy.ts";
 import { json } from "../answers.ts";
 import { identityOf, REASON_CHARACTERS_MAX } from "../approval-json.ts";
 import { type Endpoint, type EndpointServices, endpointsWith } from "../endpoint.ts";
+import { inState } from "../in-state.ts";
 
 /** What these endpoints need of the service. */
 export interface DataFlowPart {
@@ -16,6 +17,7 @@ export interface DataFlowPart {
 
 const { endpoint } = endpointsWith<DataFlowPart>();
 
+const UNANSWERED = "The database does not answer: look with GET /data-flow what is known, then repeat.";
 const ISSUER_CHARACTERS_MAX = 2_048;
 const SUBJECT_CHARACTERS_MAX = 512;
 const REQUEST_CHARACTERS_MAX = 65_536;
@@ -89,7 +91,7 @@ export const endpoints: readonly Endpoint<DataFlowPart>[] = [
       const by = identityOf(operator);
       await inFlowState(services, async (flow) => {
         const characters = text.length;
-        // A member is refused before its journal says what the user asked for: the hub keeps that.
+        // A member of a hub refuses here, before its journal has a text that does not count.
         await flow.labelsOf({ issuer, subject });
         await services.journal({
           type: "dataFlow.requested",
@@ -130,13 +132,5 @@ export async function inFlowState<T>(
       "Data flow is off: add the section dataFlow to the configuration, or declare dataFlow in a manifest.";
     throw new Refusal("MALFORMED_REQUEST", message);
   }
-  try {
-    return await work(flow);
-  } catch (cause) {
-    // A member's state is its hub's.
-    if (cause instanceof Refusal) throw cause;
-    logError(cause);
-    const message = "The database does not answer: look with GET /data-flow what is known, then repeat.";
-    throw new Refusal("POLICY_STATE_UNAVAILABLE", message, { cause, retryAfterMs: 1_000 });
-  }
+  return inState({ logError }, UNANSWERED, () => work(flow));
 }

@@ -16,7 +16,10 @@ import type { Snapshot } from "../../pipeline/proxy.ts";
 import type { Registry } from "../../pipeline/registry.ts";
 import { deniedAnswer, json } from "../answers.ts";
 import { identityOf, REASON_CHARACTERS_MAX } from "../approval-json.ts";
-import { type Endpoint, type EndpointServices, endpointsWith } from "../endpoint.ts";
+import { type Endpoint, endpointsWith } from "../endpoint.ts";
+import { inState } from "../in-state.ts";
+
+const UNANSWERED = "The database does not answer: look with GET /halts what is in force, then repeat.";
 
 /** What these endpoints need of the service. */
 export interface HaltsPart {
@@ -105,7 +108,7 @@ export const endpoints: readonly Endpoint<HaltsPart>[] = [
       if (until !== undefined && forSeconds !== undefined)
         throw new Refusal("MALFORMED_REQUEST", "until, forSeconds: give one of them.");
       const target = targetOf(body, services);
-      const set = await inState(services, () =>
+      const set = await inState(services, UNANSWERED, () =>
         services.halts.set({
           target,
           cancelRunning,
@@ -137,7 +140,7 @@ export const endpoints: readonly Endpoint<HaltsPart>[] = [
         const message = "The service's operators have set this halt for its tenants: only they can lift it.";
         return deniedAnswer(403, "HALT_OF_SERVICE", message);
       }
-      const lifted = await inState(services, () => services.halts.lift(id, identityOf(caller)));
+      const lifted = await inState(services, UNANSWERED, () => services.halts.lift(id, identityOf(caller)));
       if (lifted === undefined) return deniedAnswer(404, "HALT_NOT_FOUND", "No halt with this id is in force.");
       return json(200, { halt: { ...haltJson(lifted), lifted: true } } satisfies HaltLifted);
     },
@@ -180,17 +183,4 @@ function noteOn(kind: string, name: string, all: readonly string[]): readonly st
   const known = new Set(all);
   if (known.has(name)) return [];
   return [`no ${kind} of this service is called ${name}${hint(name, known)}: the halt is in force all the same`];
-}
-
-/** Rejects with POLICY_STATE_UNAVAILABLE when the state does not answer; the operators' log has the cause. */
-async function inState<T>({ logError }: Pick<EndpointServices, "logError">, work: () => Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (cause) {
-    // A member's state is its hub's.
-    if (cause instanceof Refusal) throw cause;
-    logError(cause);
-    const message = "The database does not answer: look with GET /halts what is in force, then repeat.";
-    throw new Refusal("POLICY_STATE_UNAVAILABLE", message, { cause, retryAfterMs: 1_000 });
-  }
 }

@@ -1,10 +1,10 @@
 import { z } from "zod";
 import { quotaListing } from "../../core/api/quotas.ts";
-import { Refusal } from "../../core/errors.ts";
 import type { Quotas } from "../../quotas/quotas.ts";
 import { deniedAnswer, json } from "../answers.ts";
-import { type Endpoint, type EndpointServices, endpointsWith } from "../endpoint.ts";
+import { type Endpoint, endpointsWith } from "../endpoint.ts";
 import { record } from "../guard.ts";
+import { inState } from "../in-state.ts";
 
 /** What these endpoints need of the service. */
 export interface QuotasPart {
@@ -14,6 +14,7 @@ export interface QuotasPart {
 
 const { endpoint } = endpointsWith<QuotasPart>();
 
+const UNANSWERED = "The use of quotas is not available at the moment: check the state, then repeat.";
 const PAGE_MAX = 500;
 const PAGE_DEFAULT = 100;
 const NAME_LENGTH_MAX = 2_048;
@@ -62,7 +63,7 @@ export const endpoints: readonly Endpoint<QuotasPart>[] = [
     async handle({ query: { limit = PAGE_DEFAULT, cursor, ...filter } }, services) {
       const quotas = services.quotas();
       if (quotas === undefined) return json(200, { quotas: [], use: [] });
-      const page = await inState(services, () => quotas.list({ filter, limit, after: positionIn(cursor) }));
+      const page = await inState(services, UNANSWERED, () => quotas.list({ filter, limit, after: positionIn(cursor) }));
       return json(200, {
         quotas: quotas.rules,
         use: page.uses.map(({ issuer, subject, tool, system, ...row }) => ({
@@ -89,7 +90,7 @@ export const endpoints: readonly Endpoint<QuotasPart>[] = [
         return deniedAnswer(404, "QUOTA_NOT_FOUND", "There is no quota of this name: stc quotas list shows them.");
       }
       await record(services, { type: "quota.reset", quota, ...whose, sub: caller.subject, iss: caller.issuer });
-      const reset = await inState(services, () => quotas.reset({ quota, ...whose }));
+      const reset = await inState(services, UNANSWERED, () => quotas.reset({ quota, ...whose }));
       return json(200, { quota, reset });
     },
   }),
@@ -107,17 +108,4 @@ function positionIn(cursor: string | undefined) {
 /** Leaves out the values that the quota does not distinguish. */
 function present(members: Readonly<Record<string, string | undefined>>): Readonly<Record<string, string | undefined>> {
   return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== ""));
-}
-
-/** @throws {Refusal} POLICY_STATE_UNAVAILABLE */
-async function inState<T>({ logError }: Pick<EndpointServices, "logError">, work: () => Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (cause) {
-    // A member's state is its hub's.
-    if (cause instanceof Refusal) throw cause;
-    logError(cause);
-    const message = "The use of quotas is not available at the moment: check the state, then repeat.";
-    throw new Refusal("POLICY_STATE_UNAVAILABLE", message, { retryAfterMs: 1_000, cause });
-  }
 }

@@ -8,7 +8,7 @@ import { HubStream, type HubStreamOptions } from "./stream.ts";
 const REPEAT = { firstMs: 25, maxMs: 250 } as const;
 /** Shortest time for which an attempt waits for its answer before it counts as lost. */
 const ATTEMPT_MS_MIN = 250;
-/** An attempt with a longer limit ends when the stream is lost: whoever waits for a decision must not wait on a dead connection. */
+/** An attempt with a longer limit ends when the stream is lost: a wait for a decision must not stay on a dead connection. */
 const LONG_MS = 3_000;
 /** Time for which a request is repeated after its time limit, in milliseconds: well below the time for which the hub keeps its answer. */
 const LATE_MS = 300_000;
@@ -36,7 +36,7 @@ interface Sent {
   readonly method: string;
   readonly id: string;
   readonly body: string;
-  /** Whether the hub may have carried it out: it may have received it, and has not said that it was too busy. */
+  /** Whether the hub may have carried out the request: false when it was not sent, or the hub was too busy each time. */
   mayHaveRun: boolean;
 }
 
@@ -45,7 +45,7 @@ interface Late {
   readonly sent: Sent;
   readonly report: HubCallOptions["late"];
   readonly endMs: number;
-  /** Fires when the same request was made again, and goes on under the same id. */
+  /** Fires when the same request is made again, which then continues under the same id. */
   readonly resumed: AbortController;
 }
 
@@ -59,7 +59,7 @@ class Client implements HubClient {
   readonly #connection: HubConnection;
   readonly #stream: HubStream;
   readonly #closing = new AbortController();
-  /** By the request's text where the same request may go on with it, otherwise by its id. In the order in which they are sent. */
+  /** In the order in which they are sent. Keys: the request's text where the same request may continue it, otherwise its id. */
   readonly #late = new Map<string, Late>();
   #isSendingLate = false;
 
@@ -118,7 +118,7 @@ class Client implements HubClient {
     }
   }
 
-  /** Returns the same request that got no answer in time: it ends there, and whoever has made it again goes on with it. */
+  /** Takes the same request, which got no answer in time, out of the late ones: its new caller continues it. */
   #resume(key: string | undefined): Late | undefined {
     if (key === undefined) return undefined;
     const late = this.#late.get(key);

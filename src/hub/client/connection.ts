@@ -45,8 +45,8 @@ export class NoAnswer extends Error {
   }
 }
 
-/** A hub that has no room for a request has not begun it. */
-const BUSY = 429;
+/** The hub has no room for the request, and has not begun it. */
+const STATUS_BUSY = 429;
 const REFUSED: readonly number[] = [400, 401, 403, 404, 409, 413] satisfies HubRefusal["status"][];
 
 /** Sends single requests to the hub. */
@@ -161,7 +161,7 @@ function failureOf(status: number, body: unknown): HubRefusal | NoAnswer {
   const { code, message, retryAfterMs } = errorIn(body);
   if (code === undefined || message === undefined) return new NoAnswer(`status ${status}, and not from a hub`);
   if (REFUSED.includes(status)) return new HubRefusal(status as HubRefusal["status"], code, message);
-  return new NoAnswer(message, { retryAfterMs, mayHaveRun: status !== BUSY });
+  return new NoAnswer(message, { retryAfterMs, mayHaveRun: status !== STATUS_BUSY });
 }
 
 function errorIn(body: unknown) {

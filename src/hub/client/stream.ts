@@ -60,7 +60,7 @@ export class HubStream {
     return this.#now > 0 && this.#estimate - this.#now <= FRESH_MS;
   }
 
-  /** Fires when the stream that is open breaks, or is silent: connections that were open then may be dead, too. */
+  /** Fires when the open stream breaks or is silent: connections that were open then may be dead, too. */
   get lost(): AbortSignal {
     return this.#lost.signal;
   }

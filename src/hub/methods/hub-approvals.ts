@@ -18,7 +18,7 @@ import type { HubAnswer, HubCallOptions, HubClient } from "../contract.ts";
 import { type ApprovalMethodName, approvalMethodName, WAIT_MS_MAX } from "./approval-inputs.ts";
 import { checkedOutput } from "./approval-outputs.ts";
 
-/** Part of the five seconds that a service takes after its calls have ended. */
+/** Longest wait of a closing member for its last outcomes to reach the hub: a part of the five seconds that a service has for its end. */
 const LAST_OUTCOMES_MS = 2_000;
 /** Delay between two requests that wait for events, in milliseconds. */
 const POLL_MS = 100;
@@ -48,11 +48,11 @@ type Call = <Value>(name: ApprovalMethodName, input: object, options?: HubCallOp
  * at the hub.
  */
 export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubApprovalsOptions): Approvals {
-  /** Outcomes of calls that are on their way to the hub. */
+  /** Outcomes of calls that were sent to the hub, without an answer yet. */
   const settling = new Set<Promise<unknown>>();
   const send = (name: ApprovalMethodName, input: object, options?: HubCallOptions): Promise<HubAnswer> =>
     client.call(approvalMethodName(name), input, options);
-  /** Sends a request that may see claims. It waits until the earlier outcomes are at the hub, or had no answer in time. */
+  /** Sends a request that may see claims, once the hub has the earlier outcomes or has not answered them in time. */
   const sendInOrder = async (name: ApprovalMethodName, input: object, options?: HubCallOptions): Promise<HubAnswer> => {
     if (settling.size > 0 && !WITHOUT_CLAIMS.has(name)) await Promise.allSettled(settling);
     return send(name, input, options);
@@ -140,7 +140,7 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
         "beginKey",
         { use },
         {
-          // The agent that sends its call again gets the key that its first attempt has begun.
+          // An agent that repeats its call gets the key that its first attempt has begun.
           resumes: true,
           // The call was refused: the key can be used again.
           late: ({ value }) => {

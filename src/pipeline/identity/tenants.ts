@@ -14,17 +14,17 @@ export interface Presented {
   readonly certificate?: ClientCertificate | undefined;
 }
 
-/** What the issuers of a configuration say about tenants. */
+/** Chooses tenants by the issuers of a configuration. */
 export interface TenantChoice {
   /** Returns the tenant that a request names; undefined: the service itself. It never throws. */
   of(presented: Presented): string | undefined;
-  /** Returns whether a caller without a token at hand, known by the issuer alone, can be one of the tenant. */
+  /** Returns whether a caller of this issuer can belong to the tenant, when no token of the caller is at hand. */
   hasIssuer(issuer: KnownIssuer, tenant: string | undefined): boolean;
 }
 
 interface KnownIssuer {
   readonly issuer: string;
-  /** Whether its tokens are those of operators: an issuer's agents and operators can belong to different tenants. */
+  /** True for the issuer's operators, false for its agents: they can belong to different tenants. */
   readonly operators: boolean;
 }
 
@@ -43,8 +43,8 @@ interface ChoiceSettings {
 const SCHEME_LENGTH = "bearer ".length;
 
 /**
- * Returns which tenant a request names, from its unverified token or, without a token, from its certificate. The choice grants
- * nothing: the tenant's own verifier checks everything.
+ * Returns the choice of a tenant by a request's unverified token or, without a token, by its certificate. The choice grants nothing:
+ * the tenant's own verifier checks everything.
  */
 export function tenantChosenBy({ jwt: { issuers, clientCertificates } }: ChoiceSettings): TenantChoice {
   const byName = Map.groupBy(issuers, ({ issuer }) => issuer);

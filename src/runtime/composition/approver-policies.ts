@@ -146,7 +146,7 @@ function unknownTools({ when }: Policy, tools: readonly Tool[]): readonly string
 
 interface KnownApprovers {
   readonly issuers: readonly KnownIssuer[];
-  /** How problems name an issuer of approvers. */
+  /** The words for an issuer of approvers, for messages. */
   readonly named: string;
 }
 

@@ -10,7 +10,7 @@ import type { Modules } from "../module-types.ts";
 import { newRequestId, openConnections } from "./hub-member.ts";
 import { readHub } from "./hub-settings.ts";
 
-/** What `stc doctor` and `stc check --connect` ask about a hub: of a member, its hub; of a hub, its port. */
+/** Probes of a hub: by a member (`stc doctor`, `stc check --connect`), and of a hub's own port (`stc check --connect`). */
 
 const ASK_MS_MAX = 4_000;
 

@@ -9,7 +9,7 @@ import { logDirOf } from "./instance.ts";
 /** Claims that are older stay in doubt. No lease is longer. */
 const AGE_MS_MAX = 86_400_000;
 const PAGE_BYTES_MAX = 1_048_576;
-/** More claims are looked for together: to parse every line takes as long as to search for so many ids one after another. */
+/** More claims are found in one pass: parsing every line takes as long as this many searches for one id. */
 const SINGLY_MAX = 16;
 
 interface LeftClaimsParts extends Pick<Capabilities, "clock">, Pick<Hooks, "logError"> {
@@ -28,7 +28,7 @@ export async function endLeftClaims(config: Config, parts: LeftClaimsParts): Pro
   const id = audit.id();
   if (id !== undefined) {
     await settleAnswered(id, config, parts)
-      // Not after a failure: a call that was answered would be in doubt.
+      // Only then: after a failure, a call that was answered would be in doubt.
       .then(() => approvals.doubtClaimsOf(id))
       .catch((error: unknown) => {
         logError?.("the claims that a crash has left could not be settled", error);
@@ -63,7 +63,7 @@ async function settleAnswered(id: string, config: Config, { audit, approvals, cl
   }
 }
 
-/** Yields the approvals of calls that the log has as answered with a result: all of these, and others where they are many. */
+/** Yields the approvals of calls that were answered with a result, by the log: those among `approvals`, and others if these are many. */
 async function* answeredOf(approvals: readonly string[], dir: string, fromMs: number): AsyncGenerator<string, void> {
   const decision = "ALLOWED";
   const isSingly = approvals.length <= SINGLY_MAX;

@@ -119,7 +119,7 @@ async function open(config: Config, modules: Modules, read: Read) {
 type Closing = (graceMs: number) => unknown;
 
 /**
- * Closes the parts, those first that were opened last. One that fails keeps no other from closing.
+ * Closes the parts in reverse order of opening. When one fails, the others are closed all the same.
  *
  * @throws the first failure
  */
@@ -136,7 +136,7 @@ async function closeAll(closings: readonly Closing[], graceMs: number): Promise<
 }
 
 interface Opening extends Read {
-  /** Close the open parts, in the order in which the parts were opened: after a failed start, and at the end of the service. */
+  /** One for each open part, in the order of opening. They run after a failed start and at the end of the service, in reverse. */
   readonly closings: Closing[];
 }
 
@@ -158,7 +158,7 @@ async function openParts(config: Config, modules: Modules, { hooks, fingerprint,
   const approvals: ServiceApprovals | undefined =
     member === undefined ? stored : { ...member.approvals, receiptOf: parts.receiptOf };
   let endAudit = (): Promise<void> => audit.close();
-  // At once: each may wait for another system.
+  // These close at the same time, because each may wait for another system.
   const atEnd: Closing[] = [() => endAudit()];
   closings.push(
     (graceMs) => Promise.all(atEnd.map((close) => close(graceMs))),

@@ -222,7 +222,7 @@ export function checkHubSection(
   if (Object.keys(tenants).length > 0) {
     add(
       "hub.url",
-      "cannot be combined with tenants: a member of a hub belongs to one tenant, which hub.tenant names here, and the hub in hub.members",
+      "cannot be combined with tenants: a member of a hub belongs to one tenant, set by hub.tenant here and by hub.members[].tenant at the hub",
     );
   }
   for (const [index, issuer] of jwt.issuers.entries()) {

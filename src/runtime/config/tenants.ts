@@ -30,7 +30,7 @@ export function agentIssuers(config: CallersOf): Config["jwt"]["issuers"] {
   return ownIssuers(config).filter(({ operators }) => !operators);
 }
 
-/** Returns how problems name the issuers whose operators may approve: those of the service itself, or those of its tenant. */
+/** Returns the words for an issuer whose operators may approve, for messages: one of the service itself, or of its tenant. */
 export function operatorIssuer(config: CallersOf): string {
   const tenant = callersTenant(config);
   const isShared = config.jwt.issuers.some(({ tenants }) => tenants !== undefined);

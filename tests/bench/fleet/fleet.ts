@@ -30,9 +30,10 @@ const TOKEN_SECONDS = 3_600;
 /** Half of the lifetime of a caller's token. */
 const TOKEN_MS = 300_000;
 const SPIFFE = "spiffe://fleet.test/members";
-/** Processes that start at once: each needs a core for a second. */
+/** Attempts of an agent whose call is refused because the hub does not answer, and the delay between two of them. */
 const TRIES_MAX = 60;
 const AGAIN_MS = 500;
+/** Processes that start at once: each needs a core for a second. */
 const STARTS_AT_ONCE = 4;
 const APPROVALS = { pendingPerCallerMax: 10_000, pendingPerSessionMax: 10_000, decideBySeconds: 7_200 } as const;
 const PEOPLE_MAY = ["approvals:decide", "halts:read", "halts:write", "metrics:read"];
@@ -227,17 +228,17 @@ export class Fleet {
 
   /** Makes a change that asks, has it approved at the hub, and runs it. */
   async change(member: FleetService, key: string): Promise<void> {
-    const asked = await this.#known(member, key);
+    const asked = await this.#callUntilAnswered(member, key);
     if (asked.http !== 202) throw new Error(`asked: ${JSON.stringify(asked)}`);
     const { id } = asked.body.approval;
     const decided = await this.atHub("POST", `/approvals/${id}/decisions`, { decision: "approve" });
     if (decided.http !== 200) throw new Error(`decided: ${JSON.stringify(decided)}`);
-    const ran = await this.#known(member, key, { approval: { id } });
+    const ran = await this.#callUntilAnswered(member, key, { approval: { id } });
     if (ran.http !== 200) throw new Error(`ran: ${JSON.stringify(ran)}`);
   }
 
-  /** Sends a call again, as an agent does, while the member says that the hub did not answer: another program may use the machine. */
-  async #known(member: FleetService, key: string, more: object = {}): Promise<Reply> {
+  /** Makes a call, and repeats it as an agent does while the member says that the hub did not answer: the machine may be busy. */
+  async #callUntilAnswered(member: FleetService, key: string, more: object = {}): Promise<Reply> {
     for (let tries = 1; ; tries += 1) {
       const reply = await this.call(member, "approved", key, more);
       if (reply.body?.error?.retryable !== true || tries === TRIES_MAX) return reply;

@@ -43,7 +43,7 @@ async function rounds(fleet: Fleet, act: (round: number) => Promise<void>): Prom
   return { ...counted, rounds: ROUNDS };
 }
 
-/** A member sends these after its answers: no change here has an `Idempotency-Key` (`tests/hub/round-trips.test.ts`). */
+/** Requests that a member sends after its answers. With an `Idempotency-Key`, which no change here has, the answer would wait for them. */
 const AFTERWARDS = ["flow.add", "approvals.settle"];
 
 function figure(what: string, counted: Rounds, wanted: Pick<Figure, "reach" | "aim"> = {}): Figure {

@@ -163,7 +163,7 @@ describe("a hub", () => {
     ]);
   });
 
-  test("is told the same of its port by stc check --connect, and which of its files cannot be used", async () => {
+  test("learns from stc check --connect, too, whether its port is in use, and which of its files cannot be used", async () => {
     const check = () => runStc(["check", "--config", stand.configFile, "--connect"]);
     for (const [name, text] of Object.entries({ "hub.crt": pair.cert, "hub.key": pair.key, "ca.pem": authority.pem })) {
       stand.file(name, text);

@@ -1,7 +1,7 @@
 import type { Browser, BrowserContext, BrowserContextOptions, Locator, Page } from "playwright-core";
 import type { ConsoleWorld } from "./console-world.ts";
 
-/** Time in which the page lets a decision be undone. With another one, `sendNow` finds no decision. */
+/** `UNDO_MS` of `src/console/app/approvals/decisions.ts`, which loads in a page only. If they differ, `sendNow` finds no decision. */
 const UNDO_MS = 5_000;
 /** Refusals that a page handles are also written to the browser's log: they are not errors of the page. */
 const EXPECTED = /^Failed to load resource: /;
@@ -83,7 +83,7 @@ export class Visitor {
     return this.page.getByRole("button", { name, disabled: false });
   }
 
-  /** Ends the time in which the last decisions can be undone, once the page has made one that was not sent so before. */
+  /** Sends the decisions that can still be undone; waits until the page has at least one. */
   async sendNow(): Promise<void> {
     await this.page.waitForFunction("sendDecisions()");
   }
@@ -111,7 +111,7 @@ const REPORT_VIOLATIONS = `document.addEventListener("securitypolicyviolation", 
   console.error("CSP violation: " + event.violatedDirective + " " + event.blockedURI + " " + event.sourceFile);
 });`;
 
-/** The page's own timers run as well: a decision is sent once, by the first of both. */
+/** Sends decisions before their time. Their timers still run, and each decision is sent once. */
 const SEND_NOW = `{
   const { setTimeout: later } = globalThis;
   const waiting = [];

@@ -20,7 +20,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-/** A store whose end fails, after it has ended. */
+/** Stores whose `close` fails after they have closed. */
 const approvalStores = MODULES.approvalStores.map((kind) => ({
   ...kind,
   open: async (...given: Parameters<typeof kind.open>) => {
@@ -73,7 +73,7 @@ test("a start that fails closes the same parts in the same order, and says why i
   };
   await expect(open({ serviceHub: failing })).rejects.toBe(refused);
   expect(closed).toEqual(["the store, after service.started"]);
-  // Nothing has a lock any more.
+  // No lock is left.
   const service = await open({});
   await expect(service.close(0)).rejects.toThrow();
 });

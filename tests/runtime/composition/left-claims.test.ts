@@ -30,7 +30,7 @@ afterEach(async () => {
   await world.end();
 });
 
-/** A claim of the process that writes the log; every one is of another plan. */
+/** Makes a claim of the process that writes the log, each for another plan. */
 let plans = 0;
 async function claimed(): Promise<string> {
   plans += 1;
@@ -40,7 +40,7 @@ async function claimed(): Promise<string> {
 const { caller, request } = draftOf("");
 const tool = { name: "add", classification: "write", targetSystem: "shop" } as const;
 
-/** What a call with this approval leaves in the log. */
+/** Writes the lines that a call with this approval leaves in the log. */
 const intended = (id: string) =>
   audit.journal(intentLine({ traceId: `t-${id}`, caller, tool, request, approval: { id, by: "human:bob" } }));
 const ended = (id: string, more: Partial<EntryDraft> = {}) =>

@@ -273,7 +273,7 @@ test("the library has no tenants", () => {
 test("a member of a hub has no tenants; its other problems are reported at once", () => {
   const hub = { url: "https://hub.test", tokenFile: "./token" };
   expect(problemsOf(withTenants({}, { hub, approvals: { store: "sqlite://./approvals.sqlite" } }))).toEqual([
-    "hub.url: cannot be combined with tenants: a member of a hub belongs to one tenant, which hub.tenant names here, and the hub in hub.members",
+    "hub.url: cannot be combined with tenants: a member of a hub belongs to one tenant, set by hub.tenant here and by hub.members[].tenant at the hub",
     "approvals.store: must be left out: a member of a hub shares the hub's database",
   ]);
 });

@@ -161,7 +161,7 @@ export class ReplayWorld extends AskingService {
 
   async start(policy: Policy, audit: string): Promise<void> {
     const path = dirname(Bun.which("bash") ?? "");
-    // No machine is lost here: who writes to the kernel need not wait for a disk.
+    // No test here loses the machine: writes need not reach the disk.
     await this.run({ ...this.sections(policy), audit: { dir: audit, durability: "write" } }, path, MODULES);
     this.#tokens.clear();
     this.#session = "";

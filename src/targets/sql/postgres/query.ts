@@ -46,7 +46,7 @@ export class CheckedQuery {
     const state = this.#state.next();
     if (state !== undefined) {
       const rows = await transaction.query(query.withState, [...values, ...state]);
-      // Without a row: while the snapshot is the same, nothing has been committed since.
+      // Without a row, the state is compared after the query: while the snapshot is the same, nothing was committed in between.
       const proofs = rows.length > 0 ? rows : await transaction.query(STATE_QUERY, state);
       const isCurrent = proofs.length > 0 && proofs.every(([isSame]) => isSame === true);
       if (isCurrent) return { isCurrent, rows: rows.map((row) => rowOf(row, 1)) };
@@ -80,7 +80,7 @@ function areShort(rows: readonly AnsweredRow[], share: number, bytesMax: number)
       characters += cell.length;
     }
   }
-  // No character has more bytes.
+  // A UTF-16 unit has at most three bytes in UTF-8.
   if (characters * 3 <= bytesMax) return true;
   const cells = rows.flatMap((row) => row ?? []);
   return cells.reduce((bytes, cell) => bytes + Buffer.byteLength(cell ?? ""), 0) <= bytesMax;

@@ -25,7 +25,7 @@ interface WrappedOptions extends Pick<Described, "columns"> {
   readonly at: number;
 }
 
-/** Columns, and what they are read from. */
+/** Columns and their source, as SQL. */
 interface Rows {
   readonly selected: string;
   readonly from: string;
@@ -40,7 +40,7 @@ export interface ProvenQuery {
   readonly withDigest: string;
   /**
    * Compares the state of the server with the last two parameters: each row has whether it is the same, then the columns of `wrapped`.
-   * `STATE_QUERY` tells it where there is no row: the join that `withDigest` has for that takes longer to plan.
+   * Without a row, `STATE_QUERY` compares it: the join with which `withDigest` always has a row takes longer to plan.
    */
   readonly withState: string;
 }
