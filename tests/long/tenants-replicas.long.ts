@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { EndingWorld } from "../support/ending-world.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
 import type { ReplicaLoad } from "../support/replica-load.ts";
-import { outcome, QUOTA, RATE, TENANTS, type Tenant, TenantReplicas } from "../support/tenant-replicas.ts";
+import { LOAD, outcome, QUOTA, RATE, TENANTS, type Tenant, TenantReplicas } from "../support/tenant-replicas.ts";
 import type { TenantName } from "../support/tenant-service.ts";
 import { until } from "../support/until.ts";
 
@@ -289,6 +289,7 @@ describe.skipIf(native === undefined)("two replicas with tenants: losing one, or
     try {
       for (const replica of both.replicas) {
         await moreCalls(loads);
+        await both.changing(replica);
         await replica.end("SIGKILL");
         await moreCalls(loads);
         await replica.start();
@@ -308,17 +309,22 @@ describe.skipIf(native === undefined)("two replicas with tenants: losing one, or
     for (const [index, load] of loads.entries()) {
       console.log(load.summary());
       const tenant = TENANTS[index] as Tenant;
-      const known = both.runs(tenant).filter((key) => !key.startsWith("load-"));
+      const known = both.runs(tenant).filter((key) => !key.startsWith(LOAD));
       const { lost, twice, unexplained } = load.exactness();
-      expect({ lost, twice: twice.filter((key) => key.startsWith("load-")) }).toEqual({ lost: [], twice: [] });
+      expect({ lost, twice: twice.filter((key) => key.startsWith(LOAD)) }).toEqual({ lost: [], twice: [] });
       expect(unexplained.filter((key) => !known.includes(key))).toEqual([]);
       expect(
         [...load.unknown.values()].filter((code) => !/ (?:OUTCOME_UNKNOWN|APPROVAL_CONSUMED)$/.test(code)),
       ).toEqual([]);
       expect(load.unknown.size).toBeLessThanOrEqual(2 * load.clients);
-      // Each run is in the log of its tenant.
-      const recorded = new Set(both.entries(tenant).map(({ request }) => request.args["key"]));
+      // Each run is in the log of its tenant, and so is that its outcome is unknown.
+      const keysOf = (isMeant: (code: string | undefined) => boolean) =>
+        new Set(entries.filter(({ error }) => isMeant(error?.code)).map(({ request }) => request.args["key"]));
+      const entries = both.entries(tenant);
+      const recorded = keysOf((code) => code === undefined || code === "OUTCOME_UNKNOWN");
       expect(both.runs(tenant).filter((key) => !recorded.has(key))).toEqual([]);
+      const inDoubt = keysOf((code) => code === "OUTCOME_UNKNOWN");
+      expect([...load.unknown.keys()].filter((key) => !inDoubt.has(key))).toEqual([]);
     }
     await both.expectWhole();
   });
