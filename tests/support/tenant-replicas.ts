@@ -214,16 +214,18 @@ export class TenantReplicas {
     });
   }
 
-  /** Resolves when a change of each tenant runs at the replica. */
+  /** Resolves when a change of each tenant runs at the replica without an approval. */
   async changing({ world }: EndingWorld): Promise<void> {
-    for (const tenant of TENANTS) {
-      const dir = auditDirOf(world.folder, tenant);
-      await until("a change", () => {
+    await until("changes of each tenant", () => {
+      const isChanging = TENANTS.every((tenant) => {
+        const dir = auditDirOf(world.folder, tenant);
         const ended = new Set(auditEntries(dir).map(({ traceId }) => traceId));
-        const begun = journalEntries(dir).filter(({ type }) => type === "intent");
-        return begun.some(({ traceId = "" }) => !ended.has(traceId)) ? true : undefined;
+        return journalEntries(dir).some(
+          ({ type, tool, traceId = "" }) => type === "intent" && tool === "record" && !ended.has(traceId),
+        );
       });
-    }
+      return isChanging ? true : undefined;
+    });
   }
 
   /** Returns the lines of a tenant's calls at both replicas. */
