@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { EndingWorld } from "../support/ending-world.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
 import type { ReplicaLoad } from "../support/replica-load.ts";
-import { outcome, QUOTA, RATE, TENANTS, type Tenant, TenantReplicas } from "../support/tenant-replicas.ts";
+import { LOAD, outcome, QUOTA, RATE, TENANTS, type Tenant, TenantReplicas } from "../support/tenant-replicas.ts";
 import type { TenantName } from "../support/tenant-service.ts";
 import { until } from "../support/until.ts";
 
@@ -289,36 +289,45 @@ describe.skipIf(native === undefined)("two replicas with tenants: losing one, or
     try {
       for (const replica of both.replicas) {
         await moreCalls(loads);
+        await both.changing(replica);
         await replica.end("SIGKILL");
         await moreCalls(loads);
         await replica.start();
       }
       await moreCalls(loads);
       // The database is lost as well, at the same load.
-      const failedReads = () => loads.map(({ failed }) => failed.read.length);
-      const before = failedReads();
+      const failed = failuresFrom(loads);
       await server.kill();
       await Promise.all(loads.map(({ calls }, index) => until("calls meanwhile", () => moreOf(loads[index], calls))));
       await server.start();
       await moreCalls(loads);
-      expect(failedReads()).toEqual(before);
+      for (const { read, others } of failed()) {
+        expect(read).toEqual([]);
+        expect(others).toContain(UNAVAILABLE);
+        expect(others.filter((code) => code !== UNAVAILABLE && code !== "409 CALL_IN_PROGRESS")).toEqual([]);
+      }
     } finally {
       await Promise.all(loads.map((load) => load.stop()));
     }
     for (const [index, load] of loads.entries()) {
       console.log(load.summary());
       const tenant = TENANTS[index] as Tenant;
-      const known = both.runs(tenant).filter((key) => !key.startsWith("load-"));
+      const known = both.runs(tenant).filter((key) => !key.startsWith(LOAD));
       const { lost, twice, unexplained } = load.exactness();
-      expect({ lost, twice: twice.filter((key) => key.startsWith("load-")) }).toEqual({ lost: [], twice: [] });
+      expect({ lost, twice: twice.filter((key) => key.startsWith(LOAD)) }).toEqual({ lost: [], twice: [] });
       expect(unexplained.filter((key) => !known.includes(key))).toEqual([]);
       expect(
         [...load.unknown.values()].filter((code) => !/ (?:OUTCOME_UNKNOWN|APPROVAL_CONSUMED)$/.test(code)),
       ).toEqual([]);
       expect(load.unknown.size).toBeLessThanOrEqual(2 * load.clients);
-      // Each run is in the log of its tenant.
-      const recorded = new Set(both.entries(tenant).map(({ request }) => request.args["key"]));
+      // Each run is in the log of its tenant, and so is that its outcome is unknown.
+      const keysOf = (isMeant: (code: string | undefined) => boolean) =>
+        new Set(entries.filter(({ error }) => isMeant(error?.code)).map(({ request }) => request.args["key"]));
+      const entries = both.entries(tenant);
+      const recorded = keysOf((code) => code === undefined || code === "OUTCOME_UNKNOWN");
       expect(both.runs(tenant).filter((key) => !recorded.has(key))).toEqual([]);
+      const inDoubt = keysOf((code) => code === "OUTCOME_UNKNOWN");
+      expect([...load.unknown.keys()].filter((key) => !inDoubt.has(key))).toEqual([]);
     }
     await both.expectWhole();
   });
@@ -371,6 +380,16 @@ describe.skipIf(native === undefined)("two replicas with tenants: losing one, or
 async function unlessUnavailable(told: Promise<string>): Promise<string | undefined> {
   const code = await told;
   return code === UNAVAILABLE ? undefined : code;
+}
+
+/** Returns a function that returns what has failed of each load from now on. */
+function failuresFrom(loads: readonly ReplicaLoad[]) {
+  const before = loads.map((load) => structuredClone(load.failed));
+  return () =>
+    loads.map(({ failed }, index) => {
+      const since = (kind: keyof ReplicaLoad["failed"]) => failed[kind].slice(before[index]?.[kind].length);
+      return { read: since("read"), others: [...since("kept"), ...since("new"), ...since("approvals")] };
+    });
 }
 
 const moreOf = (load: ReplicaLoad | undefined, before: number) =>

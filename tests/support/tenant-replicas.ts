@@ -9,6 +9,7 @@ import { ReplicaLoad } from "./replica-load.ts";
 import { recording } from "./replicas-world.ts";
 import { runStc, SIGNATURES_NOT_CHECKED } from "./stc.ts";
 import { auditDirOf, type TenantName, TenantTokens } from "./tenant-service.ts";
+import { until } from "./until.ts";
 
 export const TENANTS = ["acme", "globex"] as const;
 export type Tenant = (typeof TENANTS)[number];
@@ -21,6 +22,9 @@ const CONSOLE = "https://console.example";
 const COOKIE = "__Host-stc_console";
 /** Each tenant has a load of its own; few enough calls for a busy machine. */
 const CALLS_PER_SECOND = 40;
+/** Begins the keys of a load, whose changes take so long that a kill interrupts some. */
+export const LOAD = "load";
+const SLOWLY = "await new Promise((resolve) => setTimeout(resolve, 200));";
 const PERMISSIONS = [
   ...["approvals:decide", "grants:manage", "halts:read", "halts:write"],
   ...["quotas:read", "quotas:write", "audit:read"],
@@ -81,7 +85,7 @@ export class TenantReplicas {
   #writeTools(tenant: Tenant, write: (name: string, text: string) => void): void {
     for (const name of ["hello", "counted", "limited"]) write(name, manifest({ name, says: tenant }));
     for (const [prefix, end] of [
-      ["", "return { key };"],
+      ["", `if (key.startsWith("${LOAD}")) ${SLOWLY} return { key };`],
       ["stuck_", "return new Promise(() => {});"],
     ] as const) {
       for (const [name, asks] of [
@@ -206,7 +210,21 @@ export class TenantReplicas {
       url,
       agent: `Bearer ${await this.tokens.agentOf(tenant, ["hello:say"])}`,
       operator: `Bearer ${await this.tokens.operatorOf(tenant, PERMISSIONS)}`,
-      ...{ file: this.#runsFile(tenant), callsPerSecond: CALLS_PER_SECOND, keys: "load", triesAgain: true },
+      ...{ file: this.#runsFile(tenant), callsPerSecond: CALLS_PER_SECOND, keys: LOAD, triesAgain: true },
+    });
+  }
+
+  /** Resolves when a change of each tenant runs at the replica without an approval. */
+  async changing({ world }: EndingWorld): Promise<void> {
+    await until("changes of each tenant", () => {
+      const isChanging = TENANTS.every((tenant) => {
+        const dir = auditDirOf(world.folder, tenant);
+        const ended = new Set(auditEntries(dir).map(({ traceId }) => traceId));
+        return journalEntries(dir).some(
+          ({ type, tool, traceId = "" }) => type === "intent" && tool === "record" && !ended.has(traceId),
+        );
+      });
+      return isChanging ? true : undefined;
     });
   }
 
