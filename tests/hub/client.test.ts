@@ -10,7 +10,7 @@ type Open = (signal: AbortSignal) => unknown;
 const noStream: Open = (signal) => new Promise((_, reject) => signal.addEventListener("abort", reject));
 
 /** A client whose attempts end as the test says: with an answer's value, or an error. */
-function clientOf(attempt: (id: string, signal: AbortSignal) => unknown, open = noStream) {
+function clientOf(attempt: (id: string, signal: AbortSignal) => unknown, open = noStream, monotonic = () => 0) {
   let ids = 0;
   const client = openHubClient({
     url: new URL("http://127.0.0.1:1"),
@@ -33,7 +33,7 @@ function clientOf(attempt: (id: string, signal: AbortSignal) => unknown, open = 
       return `request-${ids}`;
     },
     // Only the delay before a repetition exceeds the time limit.
-    monotonic: () => 0,
+    monotonic,
     random: () => 0,
     log: () => {},
     requestMs: 1,
@@ -74,6 +74,29 @@ test("a report that was never sent is repeated after its time limit", async () =
   isAway = false;
   await until("the repetition", () => attempts.length > 1 || undefined);
   expect(attempts).toEqual(["request-1", "request-1"]);
+  await client.close();
+});
+
+test("a report that the hub never answers does not hold those that follow", async () => {
+  let now = 0;
+  let isAway = true;
+  let isDone = false;
+  const attempt = (id: string): unknown => {
+    if (isAway) return lost(true);
+    if (id === "request-1") {
+      now += 12_000;
+      return lost(true);
+    }
+    isDone = true;
+    return "done";
+  };
+  const client = clientOf(attempt, noStream, () => now);
+  for (let turn = 0; turn < 2; turn += 1) {
+    await expect(client.call("settle", {}, { isReport: true })).rejects.toBeInstanceOf(HubUnavailable);
+  }
+  isAway = false;
+  await until("the second report", () => isDone || undefined);
+  expect(now).toBeLessThan(60_000);
   await client.close();
 });
 

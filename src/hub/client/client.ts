@@ -13,6 +13,8 @@ const LONG_MS = 3_000;
 /** Time for which a request is repeated after its time limit, in milliseconds: well below the time for which the hub keeps its answer. */
 const LATE_MS = 300_000;
 const LATE_ATTEMPT_MS = 5_000;
+/** Time after which another one has its turn: the hub may never answer this one. */
+const LATE_TURN_MS = 10_000;
 const LATE_REPEAT = { firstMs: 250, maxMs: 2_000 } as const;
 /** Maximum number of requests that are repeated after their time limits at the same time. */
 const LATE_MAX = 1_000;
@@ -138,16 +140,24 @@ class Client implements HubClient {
     const { monotonic, log } = this.#options;
     this.#isSendingLate = true;
     // Those that are added meanwhile follow.
-    for (const [key, { sent, report, endMs, resumed }] of this.#late) {
+    for (const [key, late] of this.#late) {
+      const { sent, report, endMs, resumed } = late;
       const signal = AbortSignal.any([this.#closing.signal, resumed.signal]);
-      const timeoutMs = endMs - monotonic();
+      const timeoutMs = Math.min(endMs - monotonic(), LATE_TURN_MS);
+      let isOver = true;
       try {
         const answer = await this.#repeat(sent, { timeoutMs, attemptMs: LATE_ATTEMPT_MS, delays: LATE_REPEAT, signal });
         if (!resumed.signal.aborted) report?.(answer);
       } catch (error) {
-        if (!signal.aborted) log(`the hub never answered ${sent.method}`, error);
+        isOver = signal.aborted || !(error instanceof HubUnavailable) || monotonic() >= endMs - LATE_REPEAT.maxMs;
+        if (isOver && !signal.aborted) log(`the hub never answered ${sent.method}`, error);
       }
-      if (!resumed.signal.aborted) this.#late.delete(key);
+      if (resumed.signal.aborted) continue;
+      this.#late.delete(key);
+      if (isOver) continue;
+      this.#late.set(key, late);
+      // Also where a turn is shorter than the hub's own delay.
+      await new Promise((resolve) => setTimeout(resolve, LATE_REPEAT.firstMs));
     }
     this.#isSendingLate = false;
   }
