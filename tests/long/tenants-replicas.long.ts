@@ -375,6 +375,35 @@ describe.skipIf(native === undefined)("two replicas with tenants: losing one, or
     expect((await both.asOperator(b, "acme", `DELETE /halts/${id}`)).http).toBeLessThan(300);
     await both.expectWhole();
   });
+
+  test("a tenant that one replica does not have yet is served by the other, and goes on at both", async () => {
+    const [id, own] = [await both.ask(b, "globex", "rolled"), await both.ask(b, "acme", "rolled")];
+    const session = await both.signIn(a, "globex");
+    await both.restart(b, ["acme"]);
+    expect(outcome(await both.call(b, "globex", "hello"))).toBe("401 UNAUTHENTICATED");
+    for (const at of [b, a]) expect(await both.seen(at, "GET /approvals", session)).toBe("401 UNAUTHENTICATED");
+    expect((await both.decide(a, "globex", id)).http).toBe(200);
+    // A halt of the tenant is known where the tenant is not, stops nobody there, and can be lifted there.
+    const halt = { kind: "all", tenant: "globex", reason: "drill" };
+    const set = await both.asOperator(a, undefined, "POST /halts", halt);
+    await until("the halt", async () => {
+      const { body } = await both.asOperator(b, undefined, "GET /halts");
+      return body.halts.length === 1 ? true : undefined;
+    });
+    expect(await claim(a, "globex", "rolled", id)).toBe("403 HALTED");
+    expect((await both.decide(b, "acme", own)).http).toBe(200);
+    expect(await claim(b, "acme", "rolled", own)).toBe("200 success");
+    expect((await both.asOperator(b, undefined, `DELETE /halts/${set.body.halt.id}`)).http).toBeLessThan(300);
+    await both.restart(b, TENANTS);
+    await until("the end of the halt", async () =>
+      outcome(await both.call(a, "globex", "hello")) === "200 success" ? true : undefined,
+    );
+    expect(await claim(b, "globex", "rolled", id)).toBe("200 success");
+    expect(await claim(a, "globex", "rolled", id)).toBe(CONSUMED);
+    expect(both.runsOf("rolled")).toEqual({ acme: 1, globex: 1 });
+    // Only the call for a tenant that the replica does not have is in the service's own log.
+    expect(both.entries(undefined).map(({ error }) => error?.code)).toEqual(["UNAUTHENTICATED"]);
+  });
 });
 
 async function unlessUnavailable(told: Promise<string>): Promise<string | undefined> {

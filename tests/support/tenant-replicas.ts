@@ -33,6 +33,12 @@ const PERMISSIONS = [
 /** Output of a verification of the service's own log about those of its tenants. */
 const NOTED = TENANTS.map((tenant) => `not verified: the tenant ${tenant}: add --tenant ${tenant}\n`).join("");
 
+const LIMITS = {
+  shared: true,
+  rates: { tools: { limited: { tool: { calls: RATE, seconds: 600 } } } },
+  quotas: [{ name: "few", per: ["caller"], calls: QUOTA, window: "month", when: { tools: ["counted"] } }],
+};
+
 /** JSON of which the tests say what they expect. */
 type Loose = ReturnType<typeof JSON.parse>;
 
@@ -63,23 +69,32 @@ export class TenantReplicas {
   readonly #traces: Record<Tenant, string[]> = { acme: [], globex: [] };
 
   constructor(databaseUrl: string) {
-    const limits = {
-      shared: true,
-      rates: { tools: { limited: { tool: { calls: RATE, seconds: 600 } } } },
-      quotas: [{ name: "few", per: ["caller"], calls: QUOTA, window: "month", when: { tools: ["counted"] } }],
-    };
     const changes = {
       server: { port: 0, console: { port: 0, publicUrl: CONSOLE }, drainTimeoutMs: 5_000 },
       tools: [],
-      jwt: { issuers: this.tokens.profiles() },
       approvals: { storeUrlFile: "./url" },
-      tenants: Object.fromEntries(TENANTS.map((tenant) => [tenant, { tools: [`./${tenant}`], limits }])),
+      ...this.#sections(TENANTS),
     };
     this.replicas = [new EndingWorld(changes), new EndingWorld(changes)];
     for (const { world } of this.replicas) {
       world.write("url", `${databaseUrl}\n`);
       for (const tenant of TENANTS) this.#writeTools(tenant, (name, text) => world.write(`${tenant}/${name}.ts`, text));
     }
+  }
+
+  /** Returns the sections that name the tenants. */
+  #sections(names: readonly Tenant[]) {
+    const tenants = { claim: "tenant", names };
+    const issuers = this.tokens.profiles().map((profile) => ("tenants" in profile ? { ...profile, tenants } : profile));
+    const sections = names.map((name) => [name, { tools: [`./${name}`], limits: LIMITS }] as const);
+    return { jwt: { issuers }, tenants: Object.fromEntries(sections) };
+  }
+
+  /** Starts a replica again, with these tenants. */
+  async restart(at: EndingWorld, names: readonly Tenant[]): Promise<void> {
+    await at.end("SIGTERM");
+    at.world.configure(this.#sections(names));
+    await at.start();
   }
 
   #writeTools(tenant: Tenant, write: (name: string, text: string) => void): void {
