@@ -36,6 +36,8 @@ function configure(policiesFile: string): void {
     {
       name: "company",
       arguments: "all",
+      // The usual second may pass on a busy machine.
+      timeoutMs: 10_000,
       authzen: { url, addresses: ["loopback"], auth: { bearerFile: "secrets/token" } },
     },
   ];
