@@ -435,7 +435,7 @@ class Walk {
       await this.#store.decide({ id, by: OPERATOR, decision: "approve" });
       const other = this.#at(1).road;
       expect(nameOf(await other.call({ args }))).toBe("success");
-      // By way of a hub, the outcome may follow the answer: what the same replica asks next comes after it.
+      // By way of a hub, the outcome may follow the answer. The next request of the same replica comes after it.
       await other.approvals.get(id);
       const next = await askedBy(road.call({ args }));
       expect(next).not.toBe(id);

@@ -3,9 +3,7 @@ import { keepApprovalsIn, reachApprovals } from "./approvals.ts";
 import { preparedDatabase } from "./approvals-postgres.ts";
 import { byHub } from "./hub-approvals.ts";
 import { accessPostgres, type PostgresAccess } from "./postgres.ts";
-
-/** Ends a test that hangs. */
-const HANG_MS = 300_000;
+import { runPreloaded } from "./preloaded-tests.ts";
 
 const VARIABLE = "STC_TEST_HUB";
 
@@ -45,11 +43,7 @@ export function failedIn({ stderr }: ReturnType<typeof runByHub>): readonly stri
 /** Runs test files that know a store alone, with every world of theirs reached by a hub; in a database of the server's, if given. */
 export function runByHub(files: readonly string[], server?: PostgresAccess) {
   const access = server && { dir: server.dir, port: server.port };
-  return Bun.spawnSync([process.execPath, "test", "--preload", import.meta.path, `--timeout=${HANG_MS}`, ...files], {
-    env: { ...process.env, [VARIABLE]: JSON.stringify({ access }) },
-    stdout: "pipe",
-    stderr: "pipe",
-  });
+  return runPreloaded(import.meta.path, files, { variable: VARIABLE, value: { access } });
 }
 
 const given = process.env[VARIABLE];

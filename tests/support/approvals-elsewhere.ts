@@ -2,9 +2,7 @@ import { join } from "node:path";
 import { keepApprovalsIn } from "./approvals.ts";
 import { preparedDatabase } from "./approvals-postgres.ts";
 import { accessPostgres, type PostgresAccess } from "./postgres.ts";
-
-/** Ends a test that hangs. */
-const HANG_MS = 300_000;
+import { runPreloaded } from "./preloaded-tests.ts";
 
 const VARIABLE = "STC_TEST_POSTGRES";
 
@@ -31,14 +29,7 @@ const STORE_TESTS: readonly string[] = [
  */
 export function runElsewhere({ dir, port }: PostgresAccess, tenant?: string) {
   const files = STORE_TESTS.map((name) => join(import.meta.dir, `../approvals/${name}.test.ts`));
-  const run = Bun.spawnSync(
-    [process.execPath, "test", "--preload", import.meta.path, `--timeout=${HANG_MS}`, ...files],
-    {
-      env: { ...process.env, [VARIABLE]: JSON.stringify({ dir, port, tenant }) },
-      stdout: "pipe",
-      stderr: "pipe",
-    },
-  );
+  const run = runPreloaded(import.meta.path, files, { variable: VARIABLE, value: { dir, port, tenant } });
   const lines = run.stderr.toString().split("\n");
   return { code: run.exitCode, failed: lines.filter((line) => line.includes("(fail)")) };
 }

@@ -28,7 +28,7 @@ const EVENTS_MS_MAX = 2 * (WAIT_MS_MAX + 5_000);
 /** Repeats a report after its time limit: an approval or a key must not stay in use because the hub was away at the end of its call. */
 const REPORTED: HubCallOptions = { isReport: true };
 
-/** What reads sessions and grants alone, in which outcomes change nothing: an outcome that is slow must not hold other callers. */
+/** Requests about sessions and grants alone, in which outcomes change nothing: a slow outcome must not hold other callers. */
 const WITHOUT_CLAIMS: ReadonlySet<ApprovalMethodName> = new Set<ApprovalMethodName>([
   ...(["openSession", "findSession", "hasSessionEnded"] as const),
   ...(["findGrant", "boundedGrants", "useGrant", "revokeGrantsFor"] as const),
