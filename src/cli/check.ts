@@ -108,10 +108,8 @@ function showFound({ tenant, found, connected = [] }: Checked): void {
   const { tools, contracts, notRegistered, notes } = found;
   const ofTenant = tenant === undefined ? "" : `tenant ${tenant}: `;
   print.line(`${ofTenant}ok: ${tools.length} tools`);
-  for (const { field, knownAs } of connected) {
-    // A hub's own port is not connected to.
-    if (field === "hub.listen") print.line(`free, or this service's own: ${field}`);
-    else print.line(`connected: ${field}${knownAs === undefined ? "" : `, as ${knownAs}`}`);
+  for (const { field, knownAs, finding = "connected" } of connected) {
+    print.line(`${finding}: ${field}${knownAs === undefined ? "" : `, as ${knownAs}`}`);
   }
   for (const { system, sha256, isPinned } of contracts) {
     print.line(`${ofTenant}contract ${system} sha256:${sha256}${isPinned ? " (pinned)" : ""}`);

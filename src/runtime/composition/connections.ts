@@ -27,6 +27,8 @@ export interface Connection {
   readonly problem: string | undefined;
   /** Name under which the system knows the service, if it tells. */
   readonly knownAs?: string | undefined;
+  /** Words for a connection without a problem. Default: `connected`. */
+  readonly finding?: string;
 }
 
 const CONNECT_MS_MAX = 10_000;
@@ -57,7 +59,7 @@ export function connect(
 
 async function listenForMembers(config: Config): Promise<Connection> {
   const { listenProblem } = await import("./hub-probe.ts");
-  return { field: "hub.listen", problem: await listenProblem(config) };
+  return { field: "hub.listen", problem: await listenProblem(config), finding: "free, or this service's own" };
 }
 
 async function connectToHub(config: Config, modules: Modules, clock: Capabilities["clock"]): Promise<Connection> {

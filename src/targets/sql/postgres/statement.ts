@@ -35,7 +35,7 @@ interface Rows {
 export interface ProvenQuery {
   /**
    * Reads the state of the server, and the digest of what the statement depends on: each row has both, then the columns of `wrapped`,
-   * which are null when there is no row at all.
+   * which are null when the statement returns no row.
    */
   readonly withDigest: string;
   /**
