@@ -1,7 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import type { CallerContext } from "../../src/core/types.ts";
+import { Rates } from "../../src/pipeline/limits/rates.ts";
 import { openRateTable } from "../../src/pipeline/limits/rates-postgres.ts";
-import type { RateTable } from "../../src/pipeline/limits/rates-shared.ts";
+import { type RateTable, SharedRates } from "../../src/pipeline/limits/rates-shared.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
+import { until } from "../support/until.ts";
 
 const native = findPostgres();
 let server: PostgresServer;
@@ -11,6 +14,7 @@ beforeAll(async () => {
 });
 afterAll(() => server?.end());
 
+const caller = { issuer: "https://idp.test", subject: "agent" } as CallerContext;
 const HOUR_MS = 3_600_000;
 const charge = (bucket: string) => [{ bucket, addedMs: HOUR_MS }];
 /** In hours, to the next whole one: some milliseconds have drained. */
@@ -26,6 +30,36 @@ test.skipIf(native === undefined)("a dropped table is created again, as after a 
   await table.close();
   expect(await filledBy(table, "a")).toBe(1);
   await table.close();
+});
+
+test.skipIf(native === undefined)("what was charged before the table could be created is counted", async () => {
+  const url = await server.createDatabase("slow");
+  const sql = new Bun.SQL({ url, max: 1 });
+  const blocking = await sql.reserve();
+  await blocking`BEGIN`;
+  await blocking`CREATE TABLE call_rates (bucket text)`;
+  const replica = () => {
+    const now = () => performance.now();
+    const off = { callerAndTool: "off", service: "off", tool: "off", tools: {} } as const;
+    const rates = new Rates({ rules: { ...off, caller: { calls: 10, seconds: 86_400 } }, shared: true, now });
+    const log: string[] = [];
+    const shared = new SharedRates({ rates, table: openRateTable(url), now, log: (line) => log.push(line) });
+    return { rates, log, shared };
+  };
+  const [one, other] = [replica(), replica()];
+  for (let calls = 0; calls < 10; calls += 1) one.rates.takeCall(caller);
+  await one.shared.share();
+  expect(one.log).toEqual([expect.stringContaining("is unavailable")]);
+  await blocking`ROLLBACK`;
+  blocking.release();
+  await until("the charges to be counted", async () => {
+    await one.shared.share();
+    return one.log.length === 2 ? true : undefined;
+  });
+  other.rates.takeCall(caller);
+  await other.shared.share();
+  expect(() => other.rates.takeCall(caller)).toThrow("called too often");
+  await Promise.all([sql.close(), one.shared.close(), other.shared.close()]);
 });
 
 test.skipIf(native === undefined)("a role without the right to create tables uses the existing one", async () => {

@@ -99,6 +99,10 @@ export class RateLimiter {
     return this.#young.size + this.#old.size;
   }
 
+  get hasUnshared(): boolean {
+    return this.#unshared.size > 0;
+  }
+
   /** Takes the unshared charges of at most `max` keys. Charges that have drained since are dropped. */
   takeUnshared(max: number, now: number): readonly UnsharedCounts[] {
     const taken: UnsharedCounts[] = [];

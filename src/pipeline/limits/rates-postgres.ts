@@ -8,29 +8,38 @@ const DELETE_AFTER_SECONDS = 86_400;
 
 /**
  * Opens the buckets in a table of their own, which holds no names. The table does not survive a crash of the server, because an
- * empty bucket is harmless. The clock is the server's. The table is created on first use if it is missing; until then, and
- * whenever the database fails, each replica counts for itself. Rejected: rate-limiter-flexible's PostgreSQL store, which needs
+ * empty bucket is harmless. The clock is the server's. Rejected: rate-limiter-flexible's PostgreSQL store, which needs
  * another client, counts fixed windows and queries the database in every call.
  */
 export function openRateTable(url: string, tenant?: string): RateTable {
   let opened: ReturnType<typeof singleStatements> | undefined;
-  let isCreated = false;
+  let isOpen = false;
   let statements = 0;
 
   const close = async (): Promise<void> => {
     const lost = opened;
     opened = undefined;
-    isCreated = false;
+    isOpen = false;
     await lost?.close();
+  };
+
+  const run: ReturnType<typeof singleStatements>["run"] = (work) => {
+    opened ??= singleStatements(url, { tenant, limitMs: ANSWER_MS_MAX });
+    return opened.run(work);
+  };
+
+  const open = async (): Promise<void> => {
+    if (isOpen) return;
+    await run(createTable);
+    isOpen = true;
   };
 
   return {
     keeper: "the database",
+    open,
     async add(charges) {
-      opened ??= singleStatements(url, { tenant, limitMs: ANSWER_MS_MAX });
-      return opened.run(async (sql) => {
-        if (!isCreated) await createTable(sql);
-        isCreated = true;
+      await open();
+      return run(async (sql) => {
         statements += 1;
         if (statements % SWEEP_EVERY_STATEMENTS === 0) await sweep(sql);
         return addAll(sql, charges);

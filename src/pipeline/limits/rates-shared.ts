@@ -19,6 +19,8 @@ export interface SharedCharge {
 export interface RateTable {
   /** What keeps it, for the log. */
   readonly keeper: string;
+  /** Connects to the table, and creates it if it is missing. Does nothing while it is open. Left out: always open. */
+  open?(): Promise<void>;
   /** Adds to the buckets and returns, in their order, how full each is afterwards, in milliseconds. */
   add(charges: readonly SharedCharge[]): Promise<readonly number[]>;
   /** Aborts running statements and reconnects at the next use. */
@@ -36,8 +38,8 @@ export interface SharedRatesOptions {
 /**
  * Combines the rate limits of several replicas: each admits by its own buckets, sends its charges to the table, and adopts the
  * levels that the table returns. A call never waits for the database, and while the database is unavailable every replica
- * enforces its own count. Charges whose statement failed are not sent again: it is unknown whether a statement without an answer
- * was executed, and no charge may count twice.
+ * enforces its own count. Charges wait until the table is open. Those whose statement failed are not sent again: it is unknown
+ * whether a statement without an answer was executed, and no charge may count twice.
  */
 export class SharedRates {
   readonly #options: SharedRatesOptions;
@@ -66,10 +68,12 @@ export class SharedRates {
   }
 
   async #exchange(): Promise<void> {
-    const { table, now } = this.#options;
-    const taken = this.#take(now());
-    if (taken.length === 0) return;
+    const { rates, table, now } = this.#options;
+    if (!rates.limiters.values().some((limiter) => limiter.hasUnshared)) return;
     try {
+      if (table.open !== undefined) await resultWithin(table.open(), ANSWER_MS_MAX, timeout);
+      const taken = this.#take(now());
+      if (taken.length === 0) return;
       const filled = await resultWithin(table.add(taken.map(({ charge }) => charge)), ANSWER_MS_MAX, timeout);
       const at = now();
       for (const [index, { limiter, rate, key }] of taken.entries()) {

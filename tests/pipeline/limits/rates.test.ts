@@ -295,6 +295,31 @@ describe("several replicas", () => {
     await close();
   });
 
+  test("charges wait until the table is open", async () => {
+    const rates = new Rates({ rules: { ...OFF, caller: { calls: 10, seconds: 3_600 } }, shared: true, now: () => 0 });
+    const added: number[] = [];
+    let openings = 0;
+    const table: RateTable = {
+      keeper: "a test",
+      async open() {
+        openings += 1;
+        if (openings < 3) throw new Error("away");
+      },
+      async add(charges) {
+        added.push(...charges.map(({ addedMs }) => addedMs));
+        return charges.map(({ addedMs }) => addedMs);
+      },
+      close: async () => {},
+    };
+    const shared = new SharedRates({ rates, table, now: () => 0, log: () => {} });
+    for (let round = 0; round < 3; round += 1) {
+      rates.takeCall(caller("a"));
+      await shared.share();
+    }
+    await shared.close();
+    expect(added).toEqual([3 * 360_000]);
+  });
+
   test("nothing is counted twice when the table is back", async () => {
     const { take, share, world, pass, close } = fleet(1, { caller: { calls: 60, seconds: 60 } });
     world.isUnavailable = true;
