@@ -32,6 +32,16 @@ test.skipIf(native === undefined)("a dropped table is created again, as after a 
   await table.close();
 });
 
+test.skipIf(native === undefined)("replicas that create the table at once all count in it", async () => {
+  for (let round = 0; round < 10; round += 1) {
+    const url = await server.createDatabase(`at_once_${round}`);
+    const tables = Array.from({ length: 4 }, () => openRateTable(url));
+    const filled = await Promise.all(tables.map((table) => filledBy(table, "a")));
+    expect(filled.sort()).toEqual([1, 2, 3, 4]);
+    await Promise.all(tables.map((table) => table.close()));
+  }
+});
+
 test.skipIf(native === undefined)("what was charged before the table could be created is counted", async () => {
   const url = await server.createDatabase("slow");
   const sql = new Bun.SQL({ url, max: 1 });

@@ -30,7 +30,8 @@ export function openRateTable(url: string, tenant?: string): RateTable {
 
   const open = async (): Promise<void> => {
     if (isOpen) return;
-    await run(createTable);
+    // Of several replicas that create it at once, all but one may fail: they find it at their second try.
+    await run(createTable).catch(() => run(createTable));
     isOpen = true;
   };
 
@@ -49,10 +50,7 @@ export function openRateTable(url: string, tenant?: string): RateTable {
   };
 }
 
-/**
- * Creates the table. If several replicas try at once, all but one may fail and find the table at their next try. When the table
- * exists, a role without the right to create tables is enough: `IF NOT EXISTS` alone would require that right.
- */
+/** When the table exists, a role without the right to create tables is enough: `IF NOT EXISTS` alone would require that right. */
 async function createTable(sql: Bun.SQL): Promise<void> {
   const [found]: readonly { readonly made: boolean }[] =
     await sql`SELECT to_regclass('call_rates') IS NOT NULL AS made`;
