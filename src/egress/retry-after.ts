@@ -8,20 +8,28 @@ const RETRY_AFTER_MS_MAX = 3_600_000;
 const DATE =
   /^(?:[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT|[A-Z][a-z]{5,8}, \d{2}-[A-Z][a-z]{2}-\d{2} \d{2}:\d{2}:\d{2} GMT|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2} \d{4})$/;
 
+interface WaitOptions {
+  /** Clock for dates in answers that do not say what the sender's clock shows. Left out: such dates ask for nothing. */
+  readonly now?: () => EpochMs;
+  /** Longest wait that is returned. Left out: an hour. */
+  readonly msMax?: number;
+}
+
 /**
  * Returns how long the sender of an answer asks to wait: the seconds of `Retry-After`, or the time until its date, by the sender's
- * own clock if the answer says what it shows. At most an hour; undefined when the answer asks for nothing.
+ * own clock if the answer says what it shows. Undefined when the answer asks for nothing.
  */
-export function retryAfterMs(headers: IncomingHttpHeaders, now: () => EpochMs): number | undefined {
+export function retryAfterMs(headers: IncomingHttpHeaders, { now, msMax }: WaitOptions): number | undefined {
   const written = headers["retry-after"]?.trim() ?? "";
-  if (/^\d{1,9}(?:\.\d{1,9})?$/.test(written)) return boundedWaitMs(Number(written) * 1_000);
+  if (/^\d{1,9}(?:\.\d{1,9})?$/.test(written)) return boundedWaitMs(Number(written) * 1_000, msMax);
   const until = dateOf(written);
-  return until === undefined ? undefined : boundedWaitMs(until - (dateOf(headers.date) ?? now()));
+  const from = dateOf(headers.date) ?? now?.();
+  return until === undefined || from === undefined ? undefined : boundedWaitMs(until - from, msMax);
 }
 
 /** Returns a service's wait as it is reported to agents; undefined when there is nothing to wait for. */
-export function boundedWaitMs(ms: number): number | undefined {
-  return ms > 0 ? Math.min(Math.ceil(ms), RETRY_AFTER_MS_MAX) : undefined;
+export function boundedWaitMs(ms: number, msMax = RETRY_AFTER_MS_MAX): number | undefined {
+  return ms > 0 ? Math.min(Math.ceil(ms), msMax) : undefined;
 }
 
 function dateOf(text = ""): EpochMs | undefined {

@@ -3,8 +3,11 @@ import fc from "fast-check";
 import { retryAfterMs } from "../../src/egress/retry-after.ts";
 
 const AT = Date.UTC(2026, 10, 6, 8, 49, 37);
-const waitOf = (header: string | undefined, date?: string) =>
-  retryAfterMs({ ...(header !== undefined && { "retry-after": header }), ...(date && { date }) }, () => AT);
+const headersOf = (header: string | undefined, date?: string) => ({
+  ...(header !== undefined && { "retry-after": header }),
+  ...(date && { date }),
+});
+const waitOf = (header: string | undefined, date?: string) => retryAfterMs(headersOf(header, date), { now: () => AT });
 
 describe("the time that an answer asks to wait", () => {
   test.each<[string | undefined, number | undefined]>([
@@ -36,6 +39,16 @@ describe("the time that an answer asks to wait", () => {
   test("a date is compared with the sender's own clock", () => {
     expect(waitOf("Fri, 06 Nov 2026 12:00:30 GMT", "Fri, 06 Nov 2026 12:00:00 GMT")).toBe(30_000);
     expect(waitOf("Fri, 06 Nov 2026 08:50:37 GMT", "no date")).toBe(60_000);
+  });
+
+  test("without a clock, a date counts if the sender says what its clock shows", () => {
+    const [date, until] = ["Fri, 06 Nov 2026 12:00:00 GMT", "Fri, 06 Nov 2026 12:00:30 GMT"];
+    expect(retryAfterMs(headersOf(until, date), {})).toBe(30_000);
+    expect(retryAfterMs(headersOf(until), {})).toBeUndefined();
+  });
+
+  test("another limit replaces the hour", () => {
+    expect(retryAfterMs(headersOf("7200"), { msMax: 7_000_000 })).toBe(7_000_000);
   });
 
   test("any text is at most an hour, and a whole number of milliseconds", () => {

@@ -11,8 +11,6 @@ const HOUR_MS = 3_600_000;
 /** Retries of an event end this long after its first attempt; an event that is older before its first attempt is not sent. */
 const RETRY_FOR_MS = 24 * HOUR_MS;
 const RETRY = { firstMs: 5 * SECOND_MS, maxMs: HOUR_MS } as const;
-/** Limit for `Retry-After`: a longer delay, perhaps set by mistake, would lose notifications. */
-const RETRY_AFTER_MS_MAX = 6 * HOUR_MS;
 /** Pause of the whole webhook after a failure; longer after each further failure. */
 const PAUSE = { firstMs: SECOND_MS, maxMs: 60 * SECOND_MS } as const;
 /** Time that one replica owns a webhook: longer than an attempt may take. */
@@ -233,5 +231,5 @@ async function removeDelivery({ sql }: WriteTransaction, { webhook }: Subscripti
 }
 
 function retryAfterMs(outcome: DeliveryOutcome): number {
-  return outcome.kind === "later" ? Math.min(outcome.retryAfterMs ?? 0, RETRY_AFTER_MS_MAX) : 0;
+  return outcome.kind === "later" ? (outcome.retryAfterMs ?? 0) : 0;
 }

@@ -2,6 +2,7 @@ import { isLoopback } from "../../core/network.ts";
 import { addressProblem, literalAddress, RECEIVER_ADDRESSES } from "../../egress/addresses.ts";
 import { EgressClient } from "../../egress/client.ts";
 import { type EgressStream, egressReason } from "../../egress/request.ts";
+import { retryAfterMs } from "../../egress/retry-after.ts";
 import type { SignatureHeaders } from "./signature.ts";
 
 export type Delivery =
@@ -22,7 +23,8 @@ interface SendOptions {
 
 const GONE = 410;
 const WAIT_STATUSES = new Set([429, 503]);
-const SECOND_MS = 1_000;
+/** Limit for `Retry-After`: a longer wait, perhaps set by mistake, would lose notifications. */
+const RETRY_AFTER_MS_MAX = 6 * 3_600_000;
 
 /**
  * Sends one POST request. Never rejects. Does not follow redirects: a signed message goes only to the configured address.
@@ -53,16 +55,9 @@ const client = new EgressClient({ addresses: RECEIVER_ADDRESSES, keepsConnection
 function deliveryOf({ status, headers }: EgressStream, nowMs: number): Delivery {
   if (status >= 200 && status < 300) return { kind: "accepted" };
   if (status === GONE) return { kind: "gone" };
-  const retryAfterMs = WAIT_STATUSES.has(status) ? readRetryAfter(headers["retry-after"], nowMs) : undefined;
-  return { kind: "later", reason: `status ${status}`, retryAfterMs };
-}
-
-/** Reads `Retry-After`, in seconds or as a date (RFC 9110, 10.2.3). Returns milliseconds. */
-export function readRetryAfter(header: string | undefined, nowMs: number): number | undefined {
-  if (header === undefined || header.length > 64) return undefined;
-  if (/^\d{1,9}$/.test(header)) return Number(header) * SECOND_MS;
-  const at = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} [\d:]{8} GMT$/.test(header) ? Date.parse(header) : Number.NaN;
-  return Number.isNaN(at) ? undefined : Math.max(0, at - nowMs);
+  const asked = { now: () => nowMs, msMax: RETRY_AFTER_MS_MAX };
+  const waitMs = WAIT_STATUSES.has(status) ? retryAfterMs(headers, asked) : undefined;
+  return { kind: "later", reason: `status ${status}`, retryAfterMs: waitMs };
 }
 
 const URL_CHARACTERS_MAX = 2_048;

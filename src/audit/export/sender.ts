@@ -3,6 +3,7 @@ import { endedWithin } from "../../core/time-limits.ts";
 import { OPERATED_ADDRESSES } from "../../egress/addresses.ts";
 import { EgressClient } from "../../egress/client.ts";
 import { type EgressStream, egressReason } from "../../egress/request.ts";
+import { retryAfterMs } from "../../egress/retry-after.ts";
 
 export type SendOutcome =
   | { readonly kind: "taken"; readonly answer: string }
@@ -25,7 +26,7 @@ interface SenderOptions {
 const ANSWER_BYTES_MAX = 65_536;
 /** Time limit for the body of a response. Only the part that arrives in time is used. */
 const ANSWER_TIMEOUT_MS = 2_000;
-const RETRY_AFTER_SECONDS_MAX = 300;
+const RETRY_AFTER_MS_MAX = 300_000;
 /** 4xx statuses that are not about the body: credentials, address, time, rate. */
 const LATER_STATUSES = new Set([401, 403, 404, 405, 407, 408, 421, 425, 429]);
 const TOO_MANY_REQUESTS = 429;
@@ -76,16 +77,11 @@ function outcomeOf({ status, headers }: EgressStream): SendOutcome {
   const reason = `status ${status}`;
   const isFinal = status >= 400 && status < 500 && !LATER_STATUSES.has(status);
   if (isFinal) return { kind: "refused", reason };
-  return { kind: "later", reason, retryAfterMs: retryAfterOf(headers["retry-after"]) };
+  return { kind: "later", reason, retryAfterMs: retryAfterMs(headers, { msMax: RETRY_AFTER_MS_MAX }) };
 }
 
 function isStreamLimit(answer: string): boolean {
   return STREAM_LIMIT.test(answer) && !RATE_LIMIT.test(answer);
-}
-
-function retryAfterOf(header: string | undefined): number | undefined {
-  if (header === undefined || !/^\d{1,9}$/.test(header)) return undefined;
-  return Math.min(Number(header), RETRY_AFTER_SECONDS_MAX) * 1_000;
 }
 
 /** Reads the part of the body that arrives in time. Never rejects: the status alone says whether lines were accepted. */

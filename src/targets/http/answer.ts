@@ -93,7 +93,7 @@ export function failureOf(
     sent: true,
     httpStatus: status,
     text: body.subarray(0, ERROR_TEXT_BYTES_MAX).toString("utf8"),
-    waitMs: retryAfterMs(headers, now) ?? 0,
+    waitMs: retryAfterMs(headers, { now }) ?? 0,
   });
 }
 

@@ -322,7 +322,7 @@ class HttpChannel implements McpChannel {
       const isError = status >= 400 && status !== TOO_MANY_REQUESTS && holdsError(body);
       if (status === 200 || isError) this.#message(body, secrets);
     }
-    if (this.#receiver.isWaiting(id)) throw statusError(status, retryAfterMs(headers, this.#options.now));
+    if (this.#receiver.isWaiting(id)) throw statusError(status, retryAfterMs(headers, this.#options));
   }
 
   #message(body: Uint8Array, secrets: readonly string[]): void {

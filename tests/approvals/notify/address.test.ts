@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { readRetryAfter, urlProblem } from "../../../src/approvals/notify/sender.ts";
+import { urlProblem } from "../../../src/approvals/notify/sender.ts";
 import { addressProblem, RECEIVER_ADDRESSES } from "../../../src/egress/addresses.ts";
 
 function isForbiddenAddress(address: string): boolean {
@@ -57,17 +57,3 @@ test("any text is classified as an address without an error", () => {
 function judges(address: string): boolean {
   return typeof isForbiddenAddress(address) === "boolean";
 }
-
-test.each([
-  ["120", 120_000],
-  ["0", 0],
-  ["Thu, 01 Jan 1970 00:02:00 GMT", 60_000],
-  ["Thu, 01 Jan 1970 00:00:00 GMT", 0],
-  ["-5", undefined],
-  ["1e9", undefined],
-  ["soon", undefined],
-  ["9".repeat(40), undefined],
-  [undefined, undefined],
-])("Retry-After: %s", (header, ms) => {
-  expect(readRetryAfter(header, 60_000)).toBe(ms);
-});
