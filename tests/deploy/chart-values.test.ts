@@ -177,6 +177,12 @@ describe.skipIf(HELM === undefined)("the configuration", () => {
     ]);
   });
 
+  test("has no list of tools when a bundle brings them: the service would refuse the bundle", async () => {
+    const { written } = configurationOf(await rendered({ case: "bundle" }));
+    expect(written).toMatchObject({ bundle: { dir: "/var/lib/stc/bundle" } });
+    expect(written).not.toHaveProperty("tools");
+  });
+
   test("names the database and shares limits with PostgreSQL, also by a file of one's own", async () => {
     const approvals = { storeUrlFile: "/vault/url" };
     const own = await rendered({ case: "minimal", values: { replicaCount: 3, config: { approvals } } });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { dirname } from "node:path";
+import { withPolicy } from "../../src/bundles/policy.ts";
 import { readConfig } from "../support/build.ts";
 import {
   alertRules,
@@ -28,12 +29,18 @@ const objects: Readonly<Record<string, readonly Document[]>> = Object.fromEntrie
 );
 const of = (name: string): readonly Document[] => objects[name] ?? expect.unreachable(name);
 
+/** Where the service of the case `bundle` puts the bundle that brings its tools. */
+const BUNDLE = { folder: "/var/lib/stc/bundle/current", contracts: new Map<string, string>() };
 const workloads = Object.entries(objects).flatMap(([name, documents]) => {
   const template = podTemplateOf(documents);
   if (template?.spec === undefined) return [];
   const pod = template.spec;
   const { written } = configurationOf(documents);
-  const config = readConfig(written, { folder: "/etc/stc", environment: {}, origin: "stc.yaml" });
+  const config = readConfig(name === "bundle" ? withPolicy(written, { tools: ["tools"] }, BUNDLE) : written, {
+    folder: "/etc/stc",
+    environment: {},
+    origin: "stc.yaml",
+  });
   return [{ name, documents, template, pod, config, proxy: proxyOf(pod), isSidecar: name.startsWith(AGENT) }];
 });
 const workload = (name: string) => workloads.find((found) => found.name === name) ?? expect.unreachable(name);
@@ -215,7 +222,9 @@ describe.skipIf(HELM === undefined).each(workloads.map((found) => [found.name, f
       expect(new Set(volumes).size).toBe(volumes.length);
       const maps = (pod.volumes ?? []).flatMap(({ configMap }) => configMap?.name ?? []);
       const made = new Set(ofKind(documents, "ConfigMap").map(({ metadata }) => metadata.name));
-      expect(maps.filter((map) => !made.has(map) && !/^(cluster-jwks|internal-ca|hub-ca)$/.test(map))).toEqual([]);
+      expect(
+        maps.filter((map) => !made.has(map) && !/^(bundle-keys|cluster-jwks|internal-ca|hub-ca)$/.test(map)),
+      ).toEqual([]);
     });
 
     test("Secrets are read by the group alone, by our container alone", () => {

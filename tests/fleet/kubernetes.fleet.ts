@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import { CHART, type Document, documentsOf } from "../deploy/documents.ts";
-import { CASES, renderedAgent } from "../deploy/helm.ts";
+import { CASES, memberValues, renderedAgent } from "../deploy/helm.ts";
 import type { Loose } from "../support/asking-service.ts";
 import { auditEntries } from "../support/audit-files.ts";
 import { manifest } from "../support/reload-service.ts";
@@ -189,10 +189,13 @@ test("a release is upgraded pod by pod, comes back from an upgrade that fails, a
   ]);
 });
 
-test("an agent's chart with the sidecar is accepted, and its restricted pods become ready", async () => {
+test.each([
+  ["a service of its own", {}],
+  ["a member of a hub", memberValues()],
+])("an agent's chart with the sidecar, %s, is accepted, and its restricted pods become ready", async (what, values) => {
   const namespace = await restricted("agents");
-  const objects = await renderedAgent();
-  await timed("the agent with its sidecar: apply until all pods are ready", async () => {
+  const objects = await renderedAgent(values);
+  await timed(`the agent with its sidecar, ${what}: apply until all pods are ready`, async () => {
     await cluster.apply(objects);
     await cluster.kubectl("rollout", "status", "deployment", "--namespace", namespace, "--timeout=120s");
   });

@@ -121,19 +121,23 @@ console: { oidc: { clientSecretFile: /etc/stc-oidc/client-secret } }
 {{- end }}
 {{- $config := mergeOverwrite (include "safe-tool-call.configDefaults" . | fromYaml) $written $decided }}
 {{- $tools := concat (dig "tools" list $written) (ternary (list "/etc/stc-tools") list (not (empty .Values.tools))) }}
-{{- if not (or $tools (dig "tenants" dict $written)) }}
+{{- $bundled := dig "bundle" dict $written }}
+{{- if not (or $tools (dig "tenants" dict $written) $bundled) }}
 {{- fail "tools is required: manifests by file name, or folders of the image in config.tools" }}
 {{- end }}
-{{- $_ := set $config "tools" $tools }}
+{{- /* With an own list, even an empty one, the service refuses a bundle that has tools. */}}
+{{- if or $tools (not $bundled) }}
+{{- $_ := set $config "tools" (default list $tools) }}
+{{- end }}
 {{- if not (include "safe-tool-call.isSidecar" .) }}
 {{- $hosts := include "safe-tool-call.serviceNames" (dict "context" .) | fromYamlArray }}
 {{- $hosts = concat $hosts .Values.ingress.calls.hosts .Values.httpRoute.calls.hostnames (dig "server" "allowedHosts" list $written) }}
-{{- $_ = set $config.server "allowedHosts" (uniq $hosts) }}
+{{- $_ := set $config.server "allowedHosts" (uniq $hosts) }}
 {{- end }}
 {{- if .Values.console.enabled }}
 {{- $hosts := include "safe-tool-call.serviceNames" (dict "context" . "suffix" "console") | fromYamlArray }}
 {{- $hosts = concat $hosts .Values.ingress.console.hosts .Values.httpRoute.console.hostnames (dig "server" "console" "allowedHosts" list $written) }}
-{{- $_ = set $config.server.console "allowedHosts" (uniq $hosts) }}
+{{- $_ := set $config.server.console "allowedHosts" (uniq $hosts) }}
 {{- end }}
 {{- toYaml $config }}
 {{- end }}
