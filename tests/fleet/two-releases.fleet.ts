@@ -14,7 +14,7 @@ import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
 
 /** A commit of this repository before the last change of the tables; the service of its code runs next to the one of this code. */
-const OLDER = process.env["STC_OLDER_COMMIT"] ?? "ebaaed4aea348312b813e88ae10b68e88aa5f5be";
+const OLDER = process.env["STC_OLDER_COMMIT"] ?? "2a0d6607db049786fa30ee0afddd9df4ba2dffc0";
 const native = findPostgres();
 const git = (...argv: readonly string[]) => spawnSync("git", ["-C", PROJECT, ...argv], { maxBuffer: 1 << 28 });
 const hasHistory = git("cat-file", "-e", `${OLDER}^{commit}`).status === 0;
