@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from "bun:test";
 import { renameSync } from "node:fs";
 import { join } from "node:path";
-import { manifest, ReloadService } from "../support/reload-service.ts";
+import { manifest, ReloadService, SHORT_IMPORTS } from "../support/reload-service.ts";
 import { RunningStc } from "../support/stc.ts";
 import { until } from "../support/until.ts";
 
@@ -58,7 +58,7 @@ export const words = readFileSync(${JSON.stringify(join(service.folder, "words.t
 });
 
 test("a manifest that waited for a missing file loads when the file exists", async () => {
-  const service = await started();
+  const service = await started({ reload: SHORT_IMPORTS });
   const gate = `globalThis[Symbol.for(${JSON.stringify(service.folder)})]`;
   service.write("tools/hello.ts", manifest({ before: `await (${gate} ?? new Promise(() => {}));`, says: "second" }));
   expect((await service.reload()).http).toBe(422);
@@ -157,7 +157,7 @@ test("a service that is stopped while it reloads stops at once, with nothing ado
 });
 
 test("many signals and requests cause few reloads, and the last one sees the current files", async () => {
-  const service = await started({ reload: { perMinuteMax: 6_000, importTimeoutMs: 300 } });
+  const service = await started();
   const token = await service.operator();
   const storm = Array.from({ length: 100 }, (_, index) => {
     service.write("tools/hello.ts", manifest({ says: `round ${index}` }));

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { manifest, ReloadService } from "../support/reload-service.ts";
 import { until } from "../support/until.ts";
 
-const WATCH = { reload: { trigger: "watch", perMinuteMax: 6_000, importTimeoutMs: 300 } };
+const WATCH = { reload: { trigger: "watch", perMinuteMax: 6_000 } };
 const running: ReloadService[] = [];
 afterEach(async () => {
   for (const service of running.splice(0)) await service.end();

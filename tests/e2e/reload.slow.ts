@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from "bun:test";
 import { readFileSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
-import { manifest, ReloadService, type Reply } from "../support/reload-service.ts";
+import { manifest, ReloadService, type Reply, SHORT_IMPORTS } from "../support/reload-service.ts";
 import { makeSigningKey } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
 
@@ -74,7 +74,7 @@ const mistakes: readonly (readonly [string, (service: ReloadService) => void, Re
   [
     "a manifest that never ends loading",
     (s) => s.write("tools/hello.ts", manifest({ before: "await new Promise(() => {});" })),
-    /hello\.ts: cannot be loaded: its loading did not end within 300 ms/,
+    /hello\.ts: cannot be loaded: its loading did not end within 2000 ms/,
   ],
   [
     "an import that never ends loading",
@@ -82,7 +82,7 @@ const mistakes: readonly (readonly [string, (service: ReloadService) => void, Re
       s.write("tools/slow.ts", "await new Promise(() => {});\nexport const slow = 1;\n");
       s.write("tools/hello.ts", `import "./slow.ts";\n${GOOD}`);
     },
-    /hello\.ts: cannot be loaded: its loading did not end within 300 ms/,
+    /hello\.ts: cannot be loaded: its loading did not end within 2000 ms/,
   ],
   [
     "two tools of one name",
@@ -99,7 +99,7 @@ const mistakes: readonly (readonly [string, (service: ReloadService) => void, Re
 test.each(mistakes)(
   "%s is refused, and the former configuration stays; after the fix it is adopted",
   async (_title, make, problem) => {
-    const service = await started();
+    const service = await started({ reload: SHORT_IMPORTS });
     await make(service);
 
     const { http, body } = await service.reload();

@@ -14,7 +14,7 @@ const ALL: readonly TenantName[] = [undefined, ...NAMES];
 let service: ReloadService;
 beforeEach(async () => {
   service = new ReloadService({
-    reload: { trigger: "watch", perMinuteMax: 6_000, importTimeoutMs: 300 },
+    reload: { trigger: "watch", perMinuteMax: 6_000 },
     jwt: { issuers: tokens.profiles() },
     tenants: TENANTS,
   });
