@@ -112,6 +112,8 @@ export function testSidecars(name: string, approvals: (folder: string) => Promis
       expect((await call("globex")).http).toBe(202);
       expect([sidecars.acme.ran, sidecars.globex.ran]).toEqual([["acme"], []]);
       const of = (tenant: TenantName) => service.journalOf(tenant).filter(({ type }) => type.startsWith("approval."));
+      // The outcome follows the answer.
+      await until("the outcome", () => of("acme").find(({ type }) => type === "approval.settled"));
       expect(of("acme").map(({ type }) => type)).toEqual([
         "approval.asked",
         "approval.voted",
