@@ -145,23 +145,31 @@ describe("one approver", () => {
 
   test("a decision that is undone is never sent", async () => {
     const id = await ask();
-    const { page, ready } = bound(await visit());
+    const { page, ready, visitor } = bound(await visit({ isPatient: true }));
     await page.goto(`${world.consoleUrl}/console#/approvals/${id}`);
     await ready(/^Approve once/).click();
     await page.getByRole("button", { name: /^Undo/ }).click();
     await page.getByText("Undone: nothing was sent about announce.").waitFor();
-    await page.waitForTimeout(6_000);
+    await visitor.sendNow();
+    await page.waitForTimeout(1_000);
     expect(await stateOf(id)).toBe("pending");
   });
 
   test("the second click of a double click on Undo does not approve again", async () => {
     const id = await ask();
-    const { page, ready } = bound(await visit());
+    const { page, ready } = bound(await visit({ isPatient: true }));
     await page.goto(`${world.consoleUrl}/console#/approvals/${id}`);
     await ready(/^Approve once/).click();
+    // The second click comes as soon as the button to approve is back, which does not count yet.
+    await page.evaluate(`new MutationObserver((_, observer) => {
+      const approve = document.querySelector(".decide-buttons .primary");
+      if (document.querySelector(".outgoing") !== null || approve === null) return;
+      observer.disconnect();
+      approve.click();
+      globalThis.hasClickedTwice = true;
+    }).observe(document.body, { childList: true, subtree: true })`);
     await page.getByRole("button", { name: /^Undo/ }).click();
-    // The button to approve is back, and does not count yet.
-    await page.getByRole("button", { name: /^Approve once/ }).click({ force: true, noWaitAfter: true });
+    await page.waitForFunction("globalThis.hasClickedTwice");
     expect(await page.locator(".outgoing").count()).toBe(0);
     await ready(/^Approve once/).waitFor();
   });
@@ -180,7 +188,7 @@ describe("one approver", () => {
 
   test("a decision is dropped when the computer slept before it was sent", async () => {
     const id = await ask();
-    const visitor = await visit();
+    const visitor = await visit({ isPatient: true });
     await visitor.open(id);
     await visitor.ready(/^Approve once/).click();
     await visitor.page.evaluate("const { now } = Date; Date.now = () => now() + 600_000;");
@@ -191,7 +199,7 @@ describe("one approver", () => {
 
   test("a page that is left drops a decision that was not sent yet", async () => {
     const id = await ask();
-    const visitor = await visit();
+    const visitor = await visit({ isPatient: true });
     await visitor.open(id);
     await visitor.ready(/^Approve once/).click();
     await visitor.page
@@ -206,7 +214,7 @@ describe("one approver", () => {
   test("the keyboard alone reads, approves, undoes and denies", async () => {
     const first = await ask("First");
     const second = await ask("Second");
-    const { page, ready, row } = bound(await visit());
+    const { page, ready, row, visitor } = bound(await visit({ isPatient: true }));
     await row(second).waitFor();
     await page.keyboard.press("j");
     await page
@@ -235,7 +243,10 @@ describe("one approver", () => {
     await page.getByLabel(/^Reason for the agent/).waitFor();
     await page.keyboard.type("a reason with j, k, a and u");
     await page.keyboard.press("Enter");
-    expect(await decided(first)).toMatchObject({ state: "denied", decisionReason: "a reason with j, k, a and u" });
+    expect(await decided(first, visitor)).toMatchObject({
+      state: "denied",
+      decisionReason: "a reason with j, k, a and u",
+    });
     expect(await stateOf(second)).toBe("pending");
     await page.keyboard.press("?");
     await page.getByRole("heading", { name: "Keyboard" }).waitFor();
@@ -328,10 +339,10 @@ describe("one approver", () => {
     await page.getByLabel("One reason for all of them").fill("too many at once");
     await page.getByRole("button", { name: "Deny 3 requests" }).click();
     await visitor.sendNow();
+    await page.getByText("Denied: 3 requests.").waitFor();
     for (const id of ids) {
       expect(await decided(id)).toMatchObject({ state: "denied", decisionReason: "too many at once" });
     }
-    await page.getByText("Denied: 3 requests.").waitFor();
     expect(await stateOf(kept)).toBe("pending");
   });
 });
@@ -542,7 +553,7 @@ describe("several approvers and tabs", () => {
 
   test("of two approvers who race, one decides, and the other learns what was decided and by whom", async () => {
     const id = await ask("Raced");
-    const [olga, pete] = [await visit({ sub: "olga" }), await visit({ sub: "pete" })];
+    const [olga, pete] = [await visit({ sub: "olga", isPatient: true }), await visit({ sub: "pete", isPatient: true })];
     await Promise.all([olga.open(id), pete.open(id)]);
     await pete.ready(/^Deny/).click();
     await pete.page.getByLabel(/^Reason for the agent/).fill("I was first");
@@ -702,7 +713,7 @@ describe("a notice covers nothing that is read or pressed, and moves no button t
   ])("%i by %i", async (width, height) => {
     const first = await world.ask("announce", { text: `covered at ${width}` });
     await world.ask("announce", { text: `next at ${width}` });
-    const { page, ...visitor } = bound(await visit({ viewport: { width, height } }));
+    const { page, ...visitor } = bound(await visit({ viewport: { width, height }, isPatient: true }));
     const seen = async (): Promise<Overlaps> => (await page.evaluate(OVERLAPS)) as Overlaps;
     await visitor.open(first);
     await visitor.ready(/^Approve once/).click();

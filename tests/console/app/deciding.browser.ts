@@ -42,7 +42,7 @@ test("a reason that a policy wants is sent with the approval", async () => {
 
 test("a decision that was not sent yet is shown on the page to which the approver goes, and can be undone there", async () => {
   const id = await world.ask("announce", { text: "Looked up meanwhile" });
-  const visitor = await visit();
+  const visitor = await visit({ isPatient: true });
   const { page } = visitor;
   await visitor.open(id);
   await visitor.ready(/^Approve once/).click();
@@ -87,7 +87,7 @@ test("the first press for a call of high risk does not count after a visit to an
 
 test("of several denials that do not count, one notice says so", async () => {
   const ids = [await world.ask("announce", { text: "Raced 1" }), await world.ask("announce", { text: "Raced 2" })];
-  const visitor = await visit();
+  const visitor = await visit({ isPatient: true });
   const { page } = visitor;
   for (const id of ids) await visitor.row(id).getByRole("checkbox").check();
   await page.getByRole("button", { name: "Deny …", exact: true }).click();

@@ -54,7 +54,7 @@ test("the next request opens after a decision, undo returns, and j and k keep th
     await ask("third"),
     await ask("last"),
   ];
-  const { page, open, ready, row } = await visit().then((visitor) => ({
+  const { page, open, ready, row } = await visit({ isPatient: true }).then((visitor) => ({
     page: visitor.page,
     open: visitor.open.bind(visitor),
     ready: visitor.ready.bind(visitor),

@@ -60,8 +60,18 @@ test("a confirmation does not count at once: a double click halts nothing", asyn
   const dialog = page.getByRole("dialog");
   await dialog.getByRole("radio", { name: "All calls" }).check();
   await dialog.getByLabel("Why. Agents are not told").fill("by accident");
+  // The second click comes as soon as the button to confirm is there.
+  await page.evaluate(`new MutationObserver((_, observer) => {
+    const confirm = document.querySelector(".dialog-buttons .danger.solid");
+    if (!confirm?.textContent.startsWith("Halt now")) return;
+    observer.disconnect();
+    globalThis.wasDisabled = confirm.disabled;
+    confirm.click();
+  }).observe(document.body, { childList: true, subtree: true, characterData: true })`);
   await dialog.getByRole("button", { name: "Continue …" }).click();
-  expect(await page.getByRole("button", { name: "Halt now" }).isDisabled()).toBe(true);
+  await page.waitForFunction("'wasDisabled' in globalThis");
+  expect(await page.evaluate("wasDisabled")).toBe(true);
+  await page.getByRole("button", { name: "Halt now" }).waitFor();
   await page.keyboard.press("Escape");
   expect(await page.getByRole("dialog").count()).toBe(0);
   expect(world.journal().some(({ reason }) => reason === "by accident")).toBe(false);

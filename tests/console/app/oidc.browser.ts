@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { Browser, BrowserContext } from "playwright-core";
 import { launchBrowser } from "../../support/browser.ts";
 import { OAuthProvider } from "../../support/oauth-provider.ts";
+import { freePorts } from "../../support/ports.ts";
 import { ConsoleStand } from "../console-stand.ts";
 
 const RESOURCE = "https://operators.example";
@@ -13,7 +14,7 @@ let stand: ConsoleStand;
 
 beforeAll(async () => {
   browser = await launchBrowser();
-  const { port = 0 } = await freePort();
+  const port = freePorts();
   provider = await OAuthProvider.start({
     resources: { [RESOURCE]: SCOPES },
     accounts: { ann: SCOPES },
@@ -41,13 +42,6 @@ afterAll(async () => {
   await stand?.close();
   provider?.close();
 });
-
-async function freePort(): Promise<{ readonly port?: number | undefined }> {
-  const server = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
-  const { port } = server;
-  await server.stop(true);
-  return { port };
-}
 
 /** Returns a browser in which the provider knows who it is, as after an earlier sign-in. */
 async function browserOf(account: string): Promise<BrowserContext> {

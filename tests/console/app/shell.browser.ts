@@ -3,6 +3,7 @@ import { createServer, type Server, type Socket } from "node:net";
 import axe from "axe-core";
 import type { Page, Route } from "playwright-core";
 import { consoleVisits } from "../../support/console-visits.ts";
+import { until } from "../../support/until.ts";
 import { ConsoleWorld } from "./console-world.ts";
 
 const world = new ConsoleWorld();
@@ -105,7 +106,7 @@ describe("a session that ends", () => {
     const visitor = await stranger();
     const { page } = visitor;
     const permissions = ["approvals:decide"];
-    await visitor.signIn(await world.person({ sub: "olga", permissions, lifetime: "4 seconds" }));
+    await visitor.signIn(await world.person({ sub: "olga", permissions, lifetime: "8 seconds" }));
     await visitor.open(id);
     await page.getByText("Your session has ended.").waitFor();
     await visitor.signIn(await world.operator());
@@ -267,10 +268,10 @@ describe("navigation", () => {
       page.evaluate("document.querySelector('main :is(.detail-scroll, .sheet)').scrollTop");
     await page.getByText("rotate_keys").first().waitFor();
     await page.keyboard.press("End");
-    expect(await scrolled()).toBeGreaterThan(0);
+    await until("the end of the page", async () => ((await scrolled()) > 0 ? true : undefined));
     expect(await page.evaluate("document.documentElement.scrollHeight <= innerHeight")).toBe(true);
     await page.keyboard.press("Home");
-    expect(await scrolled()).toBe(0);
+    await until("its start", async () => ((await scrolled()) === 0 ? true : undefined));
   });
 
   test("the key of the navigation is no key of a page, and a page's key leads nowhere", async () => {

@@ -3,6 +3,11 @@ import type { ConsoleWorld } from "./console-world.ts";
 
 /** `UNDO_MS` of `src/console/app/approvals/decisions.ts`, which loads in a page only. If they differ, `sendNow` finds no decision. */
 const UNDO_MS = 5_000;
+/** `DONE_MS` of `src/console/app/state.ts`. */
+const NOTICE_MS = 7_000;
+const PATIENT_MS = 60_000;
+/** Only what never happens takes this long: a busy machine may be slow. */
+const WAIT_MS = 60_000;
 /** Refusals that a page handles are also written to the browser's log: they are not errors of the page. */
 const EXPECTED = /^Failed to load resource: /;
 
@@ -12,6 +17,8 @@ export interface VisitOptions extends Pick<BrowserContextOptions, "viewport" | "
   readonly holds?: readonly string[];
   /** Where the browser goes, when it is not the console itself. */
   readonly url?: string;
+  /** Lets decisions wait to be sent, and notices stay, for a minute: a person is faster than a test on a busy machine. */
+  readonly isPatient?: boolean;
   /** Runs in the page before its own scripts. */
   readonly script?: string;
 }
@@ -36,15 +43,15 @@ export class Visitor {
     world: Pick<ConsoleWorld, "consoleUrl">,
     options: VisitOptions = {},
   ): Promise<Visitor> {
-    const { sub, holds, url = world.consoleUrl, script, ...context } = options;
+    const { sub, holds, url = world.consoleUrl, isPatient = false, script, ...context } = options;
     const opened = await browser.newContext({
       ...{ viewport: { width: 1280, height: 800 }, ...context },
       // Colours are measured: none may be on its way to another.
       reducedMotion: "reduce",
     });
-    opened.setDefaultTimeout(15_000);
+    opened.setDefaultTimeout(WAIT_MS);
     await opened.addInitScript(REPORT_VIOLATIONS);
-    await opened.addInitScript(SEND_NOW);
+    await opened.addInitScript(sendNow(isPatient));
     if (script !== undefined) await opened.addInitScript(script);
     const visitor = new Visitor(await opened.newPage(), url);
     await visitor.go("#/approvals");
@@ -111,11 +118,12 @@ const REPORT_VIOLATIONS = `document.addEventListener("securitypolicyviolation", 
   console.error("CSP violation: " + event.violatedDirective + " " + event.blockedURI + " " + event.sourceFile);
 });`;
 
-/** Sends decisions before their time. Their timers still run, and each decision is sent once. */
-const SEND_NOW = `{
+/** Returns what sends decisions before their time. Their timers still run, and each decision is sent once. */
+const sendNow = (isPatient: boolean): string => `{
   const { setTimeout: later } = globalThis;
   const waiting = [];
   globalThis.setTimeout = (run, ms, ...more) => {
+    if (${isPatient} && ms === ${NOTICE_MS}) return later(run, ${PATIENT_MS}, ...more);
     if (ms !== ${UNDO_MS}) return later(run, ms, ...more);
     let hasRun = false;
     const once = () => {
@@ -123,7 +131,7 @@ const SEND_NOW = `{
       hasRun = true;
     };
     waiting.push(once);
-    return later(once, ms);
+    return later(once, ${isPatient} ? ${PATIENT_MS} : ms);
   };
   globalThis.sendDecisions = () => {
     const decisions = waiting.splice(0);

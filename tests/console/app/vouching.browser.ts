@@ -73,7 +73,7 @@ test("an approver sees where an address comes from, vouches for it with the appr
 
 test("a decision that is undone vouches for nothing, nor does one without the box, nor a denial", async () => {
   const { id } = await asks("send_mail", mail("Undone"));
-  const visitor = await visit({ holds: VOUCHER });
+  const visitor = await visit({ holds: VOUCHER, isPatient: true });
   await visitor.open(id);
   const box = visitor.page.getByRole("checkbox", { name: EVE });
   await box.check();
@@ -83,7 +83,7 @@ test("a decision that is undone vouches for nothing, nor does one without the bo
   await visitor.ready(/^Approve once/).waitFor();
   await box.uncheck();
   await visitor.ready(/^Approve once a$/).click();
-  expect(await decided(id)).toMatchObject({ state: "approved" });
+  expect(await decided(id, visitor)).toMatchObject({ state: "approved" });
   const other = await asks("send_mail", mail("Denied"));
   await visitor.open(other.id);
   expect(await box.isChecked()).toBe(false);
