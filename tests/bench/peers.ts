@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { freePorts } from "../support/ports.ts";
 import { createCustomerDatabase } from "./customer-database.ts";
 import { median } from "./footprint.ts";
 import type { Orders } from "./load.ts";
@@ -33,15 +33,6 @@ async function ours(which: BenchServer, ...more: readonly string[]): Promise<Ser
   const started = await startServer(which, folder, ...more);
   children.push(started.child);
   return started;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  if (address === null || typeof address === "string") throw new Error("no port");
-  return address.port;
 }
 
 /** Starts another product's server and waits until `path` answers. */
@@ -120,8 +111,8 @@ resourcePolicy:
       condition: { match: { expr: '"bench:run" in request.principal.attr.permissions' } }
 `,
   );
-  const port = await freePort();
-  const settings = [`server.httpListenAddr=127.0.0.1:${port}`, `server.grpcListenAddr=127.0.0.1:${await freePort()}`];
+  const port = freePorts();
+  const settings = [`server.httpListenAddr=127.0.0.1:${port}`, `server.grpcListenAddr=127.0.0.1:${freePorts()}`];
   const store = ["storage.driver=disk", `storage.disk.directory=${policies}`, "telemetry.disabled=true"];
   // The decisions are written to a file, as an operator who needs evidence configures it.
   const audit = ["audit.enabled=true", "audit.backend=file", `audit.file.path=${join(folder, "cerbos.log")}`];
@@ -173,7 +164,7 @@ parameters:
   - { name: id, type: string, description: id }
 `,
   );
-  const port = await freePort();
+  const port = freePorts();
   const flags = ["--config=toolbox.yaml", `--port=${port}`, "--disable-version-check", "--log-level=ERROR"];
   const theirs = await peer(
     [join(folder, `node_modules/@toolbox-sdk/server-linux-${process.arch}/bin/toolbox`), ...flags],
@@ -195,7 +186,7 @@ async function contextForge(token: string): Promise<void> {
   const environment = join(folder, "venv");
   await finished(["python3", "-m", "venv", environment]);
   await finished([join(environment, "bin/pip"), "install", "--quiet", PACKAGES.contextForge]);
-  const port = await freePort();
+  const port = freePorts();
   const secret = "a-key-of-this-run-with-32-characters-or-more";
   const admin = { email: "admin@example.org", password: "Bench-Password-1!" };
   const settings = {

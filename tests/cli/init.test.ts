@@ -11,7 +11,8 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { freePorts, RunningStc, run, runStc, STC } from "../support/stc.ts";
+import { freePorts } from "../support/ports.ts";
+import { RunningStc, run, runStc, STC } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "stc init "));

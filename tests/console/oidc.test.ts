@@ -3,6 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { emptyFolder } from "../support/identity-service.ts";
 import { OAuthProvider } from "../support/oauth-provider.ts";
+import { freePorts } from "../support/ports.ts";
 import { type Claims, issueToken } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
 import { ConsoleStand, cookieIn, outcomeOf } from "./console-stand.ts";
@@ -48,7 +49,7 @@ function finish({ cookie, ...body }: Partial<Returned>): Promise<Response> {
 }
 
 beforeAll(async () => {
-  const port = await freePort();
+  const port = freePorts();
   provider = await OAuthProvider.start({
     resources: { [RESOURCE]: SCOPES, [ELSEWHERE]: SCOPES },
     accounts: { ann: SCOPES, bob: ["audit:read"] },
@@ -83,13 +84,6 @@ beforeAll(async () => {
 function issuerOfOperators(): Record<string, unknown> {
   const tokens = { audience: RESOURCE, profile: "rfc9068", algorithms: ["ES256"] };
   return { issuer: provider.issuer, ...tokens, jwksUri: provider.jwksUri, operators: true };
-}
-
-async function freePort(): Promise<number> {
-  const server = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
-  const { port = 0 } = server;
-  await server.stop(true);
-  return port;
 }
 
 afterAll(async () => {

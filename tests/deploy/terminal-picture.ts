@@ -1,7 +1,8 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { KNOWN_CUSTOMERS } from "../../src/cli/development/customers.ts";
-import { environmentOf, freePorts, runStc, STC } from "../support/stc.ts";
+import { freePorts } from "../support/ports.ts";
+import { environmentOf, runStc, STC } from "../support/stc.ts";
 import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
 

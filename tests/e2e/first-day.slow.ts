@@ -4,7 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { blocksOf } from "../support/documented.ts";
 import { FirstDay } from "../support/first-day.ts";
-import { freePorts, RunningStc, run, STC } from "../support/stc.ts";
+import { freePorts } from "../support/ports.ts";
+import { RunningStc, run, STC } from "../support/stc.ts";
 
 const day = new FirstDay("/nonexistent");
 const folder = mkdtempSync(join(tmpdir(), "stc authoring "));

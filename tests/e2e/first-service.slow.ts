@@ -2,7 +2,8 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { blocksOf } from "../support/documented.ts";
-import { freePorts, RunningStc, run, STC } from "../support/stc.ts";
+import { freePorts } from "../support/ports.ts";
+import { RunningStc, run, STC } from "../support/stc.ts";
 import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
 

@@ -9,7 +9,8 @@ import { defineTool } from "../../src/index.ts";
 import { AskingService, type Loose, type Reply } from "../support/asking-service.ts";
 import { blocksOf } from "../support/documented.ts";
 import { OPERATORS_ISSUER } from "../support/live-tokens.ts";
-import { freePorts, run } from "../support/stc.ts";
+import { freePorts } from "../support/ports.ts";
+import { run } from "../support/stc.ts";
 import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
 

@@ -3,7 +3,8 @@ import { mkdirSync, mkdtempSync, readdirSync, realpathSync, writeFileSync } from
 import { join } from "node:path";
 import { stringify } from "yaml";
 import { describe, test } from "../support/git-tests.ts";
-import { type Ended, freePorts, RunningStc, runStc } from "../support/stc.ts";
+import { freePorts } from "../support/ports.ts";
+import { type Ended, RunningStc, runStc } from "../support/stc.ts";
 import { openWorld, PROJECT, type World } from "../support/world.ts";
 
 const ANSWERING = /listening/;

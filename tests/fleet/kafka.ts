@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Admin, Consumer, type Message, stringDeserializers } from "@platformatic/kafka";
-import { freePorts } from "../support/stc.ts";
+import { freePorts } from "../support/ports.ts";
 import { Authority } from "../support/tls-files.ts";
 import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";

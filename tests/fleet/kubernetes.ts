@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { parseAllDocuments, stringify } from "yaml";
 import type { Loose } from "../support/asking-service.ts";
 import { findHelm, findKubectl } from "../support/kubectl.ts";
-import { type Ended, freePorts, run } from "../support/stc.ts";
+import { freePorts } from "../support/ports.ts";
+import { type Ended, run } from "../support/stc.ts";
 import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
 

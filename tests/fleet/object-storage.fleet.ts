@@ -9,7 +9,8 @@ import { keys, temporaryDirectory, writeLog } from "../audit/support/chained-log
 import { archiveLog, startArchiving, untilArchived } from "../support/archived-log.ts";
 import { logFiles } from "../support/audit-files.ts";
 import { openArchive } from "../support/object-storage.ts";
-import { freePorts, runStc } from "../support/stc.ts";
+import { freePorts } from "../support/ports.ts";
+import { runStc } from "../support/stc.ts";
 import { writeReplica } from "../support/stored-logs.ts";
 import { Authority } from "../support/tls-files.ts";
 import { until } from "../support/until.ts";

@@ -18,6 +18,7 @@ import { OPERATOR_PERMISSIONS } from "../../src/core/operator-permissions.ts";
 import { Visitor } from "../console/app/visitor.ts";
 import { browserPath, launchBrowser } from "../support/browser.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
+import { freePorts } from "../support/ports.ts";
 import { type Ended, environmentOf, run, SIGNATURES_NOT_CHECKED } from "../support/stc.ts";
 import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
@@ -202,7 +203,7 @@ test("`stc serve` answers governed calls, is ready in time, and drains on SIGTER
 });
 
 test("the binary contains the console's page, whole and compressed, with the code of every page", async () => {
-  const [port, consolePort] = [freePort(), freePort()];
+  const [port, consolePort] = [freePorts(), freePorts()];
   const written = JSON.parse(configuration(port, "./tools")) as { readonly server: object };
   const server = { ...written.server, console: { port: consolePort } };
   writeFileSync(join(place, "console.yaml"), JSON.stringify({ ...written, server }));
@@ -280,7 +281,7 @@ test.skipIf(setpriv === null)("it runs as a user without name, home and capabili
   mkdirSync(own);
   chownSync(own, NOBODY, NOBODY);
   chmodSync(folder, 0o755);
-  const port = freePort();
+  const port = freePorts();
   const written = JSON.parse(configuration(port, join(place, "tools"))) as object;
   const audit = { dir: join(own, "audit") };
   const approvals = { store: `sqlite://${join(own, "approvals.sqlite")}` };
@@ -306,7 +307,7 @@ test.skipIf(setpriv === null)("it runs as a user without name, home and capabili
 
 /** Starts it, waits until it is ready, ends it. Answers how many milliseconds it took to be ready. */
 async function oneLife(withCalls: boolean): Promise<number> {
-  const port = freePort();
+  const port = freePorts();
   writeFileSync(join(place, "stc.yaml"), configuration(port, "./tools"));
   const begun = Bun.nanoseconds();
   const child = Bun.spawn([binary, "serve", "--config", "stc.yaml"], {
@@ -338,11 +339,4 @@ async function governedCalls(url: string): Promise<void> {
   };
   expect(await call("greet", { name: "Ada" })).toMatchObject({ result: { greeting: "hello Ada", zod: true } });
   expect(await call("say", { words: "hi" })).toMatchObject({ status: "success" });
-}
-
-function freePort(): number {
-  const probe = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
-  const { port } = probe;
-  probe.stop(true);
-  return port;
 }

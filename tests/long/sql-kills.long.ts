@@ -5,8 +5,9 @@ import { join } from "node:path";
 import { stringify } from "yaml";
 import { AskingService, type Reply } from "../support/asking-service.ts";
 import type { DyingWrite } from "../support/dies-at-write.ts";
+import { freePorts } from "../support/ports.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
-import { environmentOf, freePorts, runStc, SIGNATURES_NOT_CHECKED, STC } from "../support/stc.ts";
+import { environmentOf, runStc, SIGNATURES_NOT_CHECKED, STC } from "../support/stc.ts";
 import { until } from "../support/until.ts";
 
 /**

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import manifest from "../../package.json";
 import { Collector } from "../runtime/telemetry/collector.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
+import { freePorts } from "../support/ports.ts";
 import { environmentOf, run } from "../support/stc.ts";
 import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
@@ -32,7 +33,7 @@ interface Life {
 
 async function start(): Promise<Life> {
   const collector = new Collector();
-  const port = freePort();
+  const port = freePorts();
   const written = {
     server: { port },
     tools: ["./tools"],
@@ -84,10 +85,3 @@ test("a collector that hangs does not delay its end", async () => {
   expect((Bun.nanoseconds() - begun) / 1e6).toBeLessThan(END_MS_MAX);
   await collector.close();
 });
-
-function freePort(): number {
-  const probe = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
-  const { port } = probe;
-  probe.stop(true);
-  return port;
-}

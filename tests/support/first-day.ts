@@ -4,7 +4,8 @@ import { delimiter, dirname, join } from "node:path";
 import { DEVELOPMENT_SERVER_NAME, developmentCertificates } from "../../src/cli/development/certificates.ts";
 import { CUSTOMER_MASTER_PROTO_FOLDER, startCustomerMaster } from "../../src/cli/development/customer-master.ts";
 import { KNOWN_CUSTOMERS } from "../../src/cli/development/customers.ts";
-import { environmentOf, freePorts, run } from "./stc.ts";
+import { freePorts } from "./ports.ts";
+import { environmentOf, run } from "./stc.ts";
 import { until } from "./until.ts";
 import { PROJECT } from "./world.ts";
 

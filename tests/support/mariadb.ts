@@ -3,7 +3,8 @@ import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Connection, createConnection } from "mysql2/promise";
-import { ended, freePort, isGone, own, run } from "./postgres.ts";
+import { freePorts } from "./ports.ts";
+import { ended, isGone, own, run } from "./postgres.ts";
 import { until } from "./until.ts";
 
 const SERVER = "mariadbd";
@@ -45,7 +46,7 @@ export async function startMariaDb(settings: readonly string[] = []): Promise<Ma
   own(dir);
   const install = ["--no-defaults", `--datadir=${join(dir, "data")}`, "--auth-root-authentication-method=normal"];
   await ended(run(INSTALL, [...install, "--skip-test-db", "--skip-name-resolve"], dir, environmentIn(dir)));
-  const server = new Server(dir, await freePort());
+  const server = new Server(dir, freePorts());
   await server.start(settings);
   return server;
 }

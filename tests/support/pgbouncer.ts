@@ -1,7 +1,7 @@
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { freePort } from "./postgres.ts";
+import { freePorts } from "./ports.ts";
 import { until } from "./until.ts";
 
 /** PgBouncer refuses to run as root. */
@@ -16,7 +16,7 @@ export function findPgBouncer(): string | undefined {
 export async function startPgBouncer(program: string, url: string, connections = 10) {
   const database = new URL(url);
   const dir = mkdtempSync(join(tmpdir(), "stc-pgbouncer-"));
-  const port = await freePort();
+  const port = freePorts();
   const file = join(dir, "pgbouncer.ini");
   const name = database.pathname.slice(1);
   const password = decodeURIComponent(database.password);

@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import fs from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { freePorts } from "./ports.ts";
 import { until } from "./until.ts";
 
 /** PostgreSQL refuses to run as root. */
@@ -88,7 +88,7 @@ async function startServer(homeIn: (dir: string) => string): Promise<PostgresSer
   own(join(dir, "password"));
   const init = ["--pgdata", join(dir, "cluster"), "--username", "tester", "--pwfile", join(dir, "password")];
   await ended(run(join(home, "bin/initdb"), [...init, "--auth=scram-sha-256", "--no-sync", "--encoding=UTF8"], dir));
-  const server = new Server({ dir, port: await freePort() }, home);
+  const server = new Server({ dir, port: freePorts() }, home);
   await server.start();
   return server;
 }
@@ -166,7 +166,7 @@ class Server implements PostgresServer {
     fs.writeFileSync(join(dir, "cluster/standby.signal"), "");
     own(join(dir, "cluster/standby.signal"));
     await this.start(settings);
-    const standby = new Server({ dir, port: await freePort() }, this.#home);
+    const standby = new Server({ dir, port: freePorts() }, this.#home);
     await standby.start([
       `primary_conninfo=host=127.0.0.1 port=${port} user=tester password='${PASSWORD}'`,
       // Started again by a cut connection, not by the time between two tries.
@@ -269,13 +269,4 @@ export async function ended(child: ChildProcess): Promise<void> {
     child.once("error", reject);
   });
   if (code !== 0) throw new Error(`${child.spawnfile} ended with ${code}`);
-}
-
-export async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, "127.0.0.1");
-  await new Promise((resolve) => probe.once("listening", resolve));
-  const address = probe.address();
-  await new Promise((resolve) => probe.close(resolve));
-  if (address === null || typeof address === "string") throw new Error("no port");
-  return address.port;
 }

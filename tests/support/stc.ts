@@ -100,20 +100,3 @@ export class RunningStc {
     for await (const chunk of stream) take(decoder.decode(chunk, { stream: true }));
   }
 }
-
-/** Returns the first of three consecutive ports that are free now: a development stand's, its console's, its gRPC service's. */
-export function freePorts(): number {
-  const listen = (port: number) => Bun.listen({ hostname: "127.0.0.1", port, socket: { data() {} } });
-  for (;;) {
-    const listening = [listen(0)];
-    try {
-      const port = listening[0]?.port ?? 0;
-      for (const distance of [1, 2]) listening.push(listen(port + distance));
-      return port;
-    } catch {
-      // One of the next is taken: others.
-    } finally {
-      for (const each of listening) each.stop(true);
-    }
-  }
-}

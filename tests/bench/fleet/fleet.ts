@@ -2,7 +2,8 @@ import { mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { LiveIssuers } from "../../support/live-tokens.ts";
-import { findPostgres, freePort, type PostgresServer, startPostgres } from "../../support/postgres.ts";
+import { freePorts } from "../../support/ports.ts";
+import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
 import { Authority } from "../../support/tls-files.ts";
 import { issueToken, makeSigningKey } from "../../support/tokens.ts";
 import { Bundles } from "./bundles.ts";
@@ -109,7 +110,7 @@ export class Fleet {
     this.#write("ca.pem", this.#authority.pem);
     const ports: number[] = [];
     for (let at = 0; at < count; at += 1) {
-      const port = await freePort();
+      const port = freePorts();
       ports.push(port);
       const configuration = this.#configuration({
         tools: [this.#tools.plain],

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { CHECKS } from "../../../src/cli/doctor/checks.ts";
 import { DoctorStand, TOOL } from "../../support/doctor.ts";
 import { anchorsOf } from "../../support/documented.ts";
-import { freePort } from "../../support/postgres.ts";
+import { freePorts } from "../../support/ports.ts";
 import { RunningStc, runStc } from "../../support/stc.ts";
 
 const stand = new DoctorStand();
@@ -73,7 +73,7 @@ test("before the first start nothing fails, and nothing is made", async () => {
 describe("next to a running service", () => {
   let service: RunningStc;
   const start = async (): Promise<void> => {
-    const port = await freePort();
+    const port = freePorts();
     stand.configure({
       ...{ server: { port }, approvals: { store: "sqlite://./approvals.sqlite" } },
       audit: { dir: "./audit", export: [{ type: "otlp", name: "lines", url: "http://127.0.0.1:1" }] },

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { MODULES } from "../../../src/modules.ts";
 import { DoctorStand, nextIn, seenIn } from "../../support/doctor.ts";
-import { findPostgres, freePort, type PostgresServer, startPostgres } from "../../support/postgres.ts";
+import { freePorts } from "../../support/ports.ts";
+import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
 
 const native = findPostgres();
 
@@ -72,7 +73,7 @@ describe.skipIf(native === undefined)("the database of replicas", () => {
   });
 
   test("one that is stopped fails with what to do, and hides no other check", async () => {
-    useUrl(url.replace(/:\d+\//, `:${await freePort()}/`));
+    useUrl(url.replace(/:\d+\//, `:${freePorts()}/`));
     const result = await stand.check("database");
     expect([result.status, nextIn(result)]).toEqual([
       "failed",
