@@ -3,7 +3,8 @@ import { mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { auditEntries } from "../support/audit-files.ts";
-import { freePorts, RunningStc, runStc } from "../support/stc.ts";
+import { freePorts } from "../support/ports.ts";
+import { RunningStc, runStc } from "../support/stc.ts";
 import { hasTerminals, TerminalStc } from "../support/terminal.ts";
 import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
@@ -64,8 +65,8 @@ async function call(token: string, command: string, wait = 50) {
 async function answer(command: string, key: string): Promise<string> {
   await watch.shows(JSON.stringify(command));
   const shown = await watch.shows("Approve? ");
-  await watch.shows(/\[n\]o: ?/);
-  await Bun.sleep(600);
+  // The blank at the end comes when the question takes answers.
+  await watch.shows("[n]o: ");
   watch.type(`${key}\r`);
   return shown;
 }

@@ -109,11 +109,17 @@ test("when nobody decides, the pager is notified, the approver on call may decid
   const named = (subject: string) => ({ subjects: [{ issuer: OPERATORS_ISSUER, subject }] });
   const escalate = [{ afterSeconds: 1, deciders: named("olivia"), webhooks: ["pager"] }];
   const policy = { name: "writes", when: { tools: ["do_write"] }, require: { deciders: named("alice") }, escalate };
+  // Olivia's turn comes after the first second for one tool, and long after the test for the other.
+  const slower = {
+    ...{ ...policy, name: "destroys", when: { tools: ["do_destroy"] } },
+    escalate: escalate.map((step) => ({ ...step, afterSeconds: 300 })),
+  };
   const pager = { name: "pager", urlFile: "./url", secretFile: "./out", events: ["approval.failed"] };
-  await service.start({ webhooks: [pager], policies: [policy], sweepEverySeconds: 1 });
+  await service.start({ webhooks: [pager], policies: [policy, slower], sweepEverySeconds: 1 });
   const { id } = (await service.call("do_write", "a")).body.approval;
   const olivia = await service.person({ sub: "olivia" });
-  expect((await service.decide(id, "approve", { token: olivia })).http).toBe(403);
+  const early = (await service.call("do_destroy", "a")).body.approval;
+  expect((await service.decide(early.id, "approve", { token: olivia })).http).toBe(403);
   const [told] = await receiver.untilArrived(1);
   expect(told?.json).toMatchObject({
     type: "approval.escalated",

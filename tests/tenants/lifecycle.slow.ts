@@ -13,7 +13,7 @@ beforeEach(async () => {
   world = new EndingWorld({
     jwt: { issuers: tokens.profiles() },
     tenants: { acme: { tools: ["./tools"] }, globex: { tools: ["./tools"] } },
-    server: { port: 0, operator: { port: 0 }, drainTimeoutMs: 1_500 },
+    server: { port: 0, operator: { port: 0 }, drainTimeoutMs: 3_000 },
   });
   await world.start();
 });

@@ -355,7 +355,7 @@ describe("limits", () => {
   }, 130_000);
 
   test("a statement that takes too long ends with its process, and the next one has another", async () => {
-    const databases = await open({ limits: { statementMs: 300 } });
+    const databases = await open({ limits: { statementMs: 1_000 } });
     const endless = COUNTING.replace(" limit 10000000", "").replace("n as x", "count(*) as x");
     const slow = await loaded(databases, sqlTool({ statement: endless, columns: { x: text } }));
     expect((await refusal(ask(slow))).code).toBe("DEADLINE_EXCEEDED");
@@ -378,7 +378,7 @@ describe("limits", () => {
   });
 
   test("several queries run at once, up to the system's connections", async () => {
-    const databases = await open({ connections: 2, limits: { statementMs: 700 } });
+    const databases = await open({ connections: 2, limits: { statementMs: 2_000 } });
     const endless = COUNTING.replace(" limit 10000000", "").replace("n as x", "count(*) as x");
     const slow = await loaded(databases, sqlTool({ statement: endless, columns: { x: text } }));
     const quick = await loaded(databases, sqlTool({ statement: "select 1 as x", columns: { x: text } }));
