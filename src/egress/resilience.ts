@@ -1,6 +1,7 @@
 import { Refusal } from "../core/errors.ts";
 import type { RefusalCode } from "../core/refusals.ts";
 import type { CallsInFlight } from "../core/target-kind.ts";
+import { isTimeout } from "../core/time-limits.ts";
 
 export interface ResilienceLimits {
   readonly concurrentCallsMax: number;
@@ -173,7 +174,8 @@ export class Resilience {
       return { answer };
     } catch (error) {
       if (!(error instanceof FailedAttempt)) throw error;
-      ended = error.origin;
+      // Whoever disconnects says nothing about the service, however the attempt then ends.
+      ended = call.signal.aborted && !isTimeout(call.signal) ? "local" : error.origin;
       return { failed: error };
     } finally {
       this.#breaker.leave(entry, ended);

@@ -3,7 +3,7 @@ import { credentials } from "@grpc/grpc-js";
 import { notSent } from "../../../src/egress/grpc/attempt.ts";
 import { SystemConnections } from "../../../src/egress/grpc/connections.ts";
 import { KEEPALIVE_DEFAULTS } from "../../../src/egress/grpc/settings.ts";
-import { RESILIENCE_DEFAULTS, Resilience } from "../../../src/egress/resilience.ts";
+import { type Circuit, RESILIENCE_DEFAULTS, Resilience } from "../../../src/egress/resilience.ts";
 import { until } from "../../support/until.ts";
 
 const NAME_REST_MS = 30_000;
@@ -139,6 +139,23 @@ describe("the circuit counts consecutive failures", () => {
     const mixed = circuitOf();
     await Promise.all([true, true, false, true, true].map((fails) => outcome(mixed, fails)));
     expect(mixed.circuit).toBe("closed");
+  });
+
+  test.each([
+    ["a caller disconnects, which says nothing about the service", "AbortError", "closed"],
+    ["a deadline passes", "TimeoutError", "open"],
+  ])("when %s", async (_title, reason, circuit) => {
+    const resilience = circuitOf();
+    for (let round = 0; round < 3; round += 1) {
+      const ending = new AbortController();
+      const attempt = async (): Promise<never> => {
+        ending.abort(new DOMException("", reason));
+        throw notSent(signal);
+      };
+      const call = { system: "lab", path: "/a/B", safe: false, attempt, connected: () => true };
+      await resilience.run({ ...call, signal: ending.signal }).catch(() => {});
+    }
+    expect(resilience.circuit).toBe(circuit as Circuit);
   });
 });
 
