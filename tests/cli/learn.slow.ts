@@ -100,7 +100,7 @@ test("an observation leaves its start and one reading in the journal, however lo
 });
 
 test("stc learn prints a policy for TypeScript, when its time is over", async () => {
-  const running = await learnOnce("--for", "1s", "--format", "typescript");
+  const running = await learnOnce("--for", "3s", "--format", "typescript");
   expect(await running.child.exited).toBe(0);
   await until("the policy", () => running.out.includes("},") || undefined);
   expect(running.out).toContain("(the time is over)");

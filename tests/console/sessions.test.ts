@@ -167,8 +167,9 @@ describe("a session", () => {
   });
 
   test("ends with its token", async () => {
-    const short = await stand.signIn({ token: await stand.operatorToken(PERMISSIONS, { lifetime: "1 second" }) });
-    await Bun.sleep(1_100);
+    const short = await stand.signIn({ token: await stand.operatorToken(PERMISSIONS, { lifetime: "2 seconds" }) });
+    // A token ends at a whole second: up to one second earlier than its lifetime says.
+    await Bun.sleep(2_050);
     expect(await stand.outcome("/audit", { session: short })).toBe("401 UNAUTHENTICATED");
   });
 

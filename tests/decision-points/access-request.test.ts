@@ -137,14 +137,14 @@ describe("with ask", () => {
   });
 
   test("a point that fails leaves the approval unused", async () => {
-    await serve({ onAccessRequest: "ask", timeoutMs: 300 });
+    await serve({ onAccessRequest: "ask", timeoutMs: 2_000 });
     const id = await approved();
     pdp.answer = ({ text }) => (text.includes('"approval"') ? undefined : requestable());
     const reply = await pay({ approval: { id } });
     expect(reply.http).toBe(403);
     expect(world.entry(reply.body.traceId)?.decisionReasons).toEqual([
       { point: "pdp", verdict: "requireApproval", reason: "team blue needs its manager" },
-      { point: "pdp", verdict: "deny", reason: "could not decide: no answer within 300 ms" },
+      { point: "pdp", verdict: "deny", reason: "could not decide: no answer within 2000 ms" },
     ]);
     expect(await stateOf(id)).toBe("approved");
   });

@@ -245,16 +245,16 @@ describe.skipIf(Bun.which("bash") === null)("bash", () => {
 
   test("a command that times out keeps its output so far: filtered, marked, and not in the audit", async () => {
     const command = `echo started; echo GITHUB_TOKEN=$(printf '%s' ghp_)${filler(36)}; printf 'half: ghp_${filler(20)}'; sleep 60`;
-    const { body, entry } = await call("bash", { command, timeoutMs: 400 });
+    const { body, entry } = await call("bash", { command, timeoutMs: 2_000 });
     expect(body).toMatchObject({
       status: "error",
       error: {
         ...{ code: "OUTCOME_UNKNOWN", stage: "EXECUTION", retryable: false },
         message:
-          "The command did not end within 400 ms, and was ended. " +
+          "The command did not end within 2000 ms, and was ended. " +
           "It is not known whether the change happened. Check before you call again.",
         details: {
-          ...{ timedOut: true, timeoutMs: 400 },
+          ...{ timedOut: true, timeoutMs: 2_000 },
           output: "started\nGITHUB_TOKEN=[REDACTED]\nhalf: ",
           exitCode: 137,
           truncated: true,

@@ -268,7 +268,7 @@ describe("a held call", () => {
 
   test("ends with its caller's token", async () => {
     const call = refund();
-    const token = await world.caller({ lifetime: "2 seconds" });
+    const token = await world.caller({ lifetime: "3 seconds" });
     const { body } = await world.call(call.name, call.arguments, { token });
     expect(body.result._meta["safe-tool-call/approval"].state).toBe("pending");
   });

@@ -250,7 +250,7 @@ describe("the stream of clients before 2026-07-28", () => {
   test("ends with the token", async () => {
     const token = await service.issuers.token({
       ...({ kind: "good", sub: "agent-7" } as const),
-      ...{ permissions: ["hello:say"], lifetime: "2 seconds" },
+      ...{ permissions: ["hello:say"], lifetime: "3 seconds" },
     });
     const stream = await follow({ token });
     expect(stream.status).toBe(200);

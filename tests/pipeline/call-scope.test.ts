@@ -49,10 +49,10 @@ describe("deadlines", () => {
   });
 
   test("a deadline is paused while an approver decides, and what was left of it is left afterwards", async () => {
-    const scope = scopes().open({ timeoutMs: 20 });
-    expect(scope.deadline).toBe(1_020);
+    const scope = scopes().open({ timeoutMs: 300 });
+    expect(scope.deadline).toBe(1_300);
     const held = scope.hold(async (signal) => {
-      await Bun.sleep(60);
+      await Bun.sleep(400);
       return signal.aborted;
     });
     expect(await held).toBe(false);
@@ -63,12 +63,14 @@ describe("deadlines", () => {
   test("a clock that is set meanwhile neither shortens nor lengthens what is left of a paused deadline", async () => {
     for (const setTo of [-3_600_000, 3_600_000]) {
       let clock = 1_000;
-      const scope = new CallScopes({ clock: () => clock, monotonic: () => performance.now() }).open({ timeoutMs: 200 });
+      const scope = new CallScopes({ clock: () => clock, monotonic: () => performance.now() }).open({
+        timeoutMs: 20_000,
+      });
       clock = setTo;
       await scope.hold(async () => {});
       expect(() => scope.assertOpen()).not.toThrow();
       expect(scope.deadline - clock).toBeGreaterThan(0);
-      expect(scope.deadline - clock).toBeLessThanOrEqual(200);
+      expect(scope.deadline - clock).toBeLessThanOrEqual(20_000);
       scope.close();
     }
   });

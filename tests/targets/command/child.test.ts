@@ -7,8 +7,8 @@ import type { StdoutParser } from "../../../src/core/types.ts";
 import { call, gone, pidIn, planOf, refusalFrom, stand, standTool } from "./stand.ts";
 import { temporaryDirectory } from "./temporary-directory.ts";
 
-/** Limit of a test: the deadline or event, one second, and slack for a busy machine. */
-const IN_TIME_MS = 2_500;
+/** Limit of a test whose child would never end by itself; a busy machine may be slow. */
+const IN_TIME_MS = 60_000;
 
 test("the answer is stdout, and the argv arrives token by token", async () => {
   const tool = standTool({ command: "argv", argsBuilder: () => ["a b", "$(id)", "", "é", "--", "-x"] });
@@ -57,7 +57,8 @@ test.each([
   IN_TIME_MS,
 );
 
-test.each([
+// The child writes its id before the deadline, also on a busy machine.
+test.concurrent.each([
   ["read", "DEADLINE_EXCEEDED"],
   ["write", "OUTCOME_UNKNOWN"],
   ["destructive", "OUTCOME_UNKNOWN"],
@@ -66,7 +67,7 @@ test.each([
   async (classification, code) => {
     const file = join(temporaryDirectory(), "pid");
     const tool = standTool({ command: "hang", argsBuilder: () => [file] }, undefined, { classification });
-    const refusal = await refusalFrom(call(tool, { timeoutMs: 400 }));
+    const refusal = await refusalFrom(call(tool, { timeoutMs: 1_500 }));
     expect(refusal.code).toBe(code);
     await gone(await pidIn(file));
   },

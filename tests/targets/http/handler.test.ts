@@ -450,8 +450,16 @@ describe("a broken connection", () => {
   });
 
   test("a deadline ends a slow answer: a read is late, the outcome of a change unknown", async () => {
-    server.answer = () => "HTTP/1.1 200 X\r\ncontent-length: 5\r\n\r\n1";
-    const late = () => runContext({ signal: AbortSignal.timeout(50) });
+    // The deadline comes when the request is there and the answer has begun.
+    let deadline = new AbortController();
+    server.answer = () => {
+      setTimeout(() => deadline.abort(new DOMException("", "TimeoutError")), 20);
+      return "HTTP/1.1 200 X\r\ncontent-length: 5\r\n\r\n1";
+    };
+    const late = () => {
+      deadline = new AbortController();
+      return runContext({ signal: deadline.signal });
+    };
     expect((await refusal(() => call(bind(), {}, late()))).code).toBe("DEADLINE_EXCEEDED");
     expect((await refusal(() => call(bind(CHANGE), {}, late()))).code).toBe("OUTCOME_UNKNOWN");
     const cancelled = runContext({ signal: AbortSignal.abort() });
@@ -459,7 +467,7 @@ describe("a broken connection", () => {
   });
 
   test("after many failures the circuit opens, and closes with the next success", async () => {
-    const resilience = { ...RESILIENCE_DEFAULTS, circuitFailuresMax: 2, circuitOpenMs: 50, retriesMax: 0 };
+    const resilience = { ...RESILIENCE_DEFAULTS, circuitFailuresMax: 2, circuitOpenMs: 1_000, retriesMax: 0 };
     server.answer = ({ socket }) => void socket.destroy();
     const handler = handlerOf(httpSystem(server.port, { resilience }));
     handlers.push(handler);
@@ -467,7 +475,7 @@ describe("a broken connection", () => {
     for (const _ of [1, 2, 3]) expect((await refusal(() => call(binding))).code).toBe("TARGET_UNAVAILABLE");
     expect([server.requests.length, handler.status()["api"]?.circuit]).toEqual([2, "open"]);
     server.answer = () => json({});
-    await Bun.sleep(60);
+    await Bun.sleep(1_010);
     expect(await call(binding)).toEqual({});
     expect(handler.status()["api"]).toEqual({
       ...{ circuit: "closed", connections: 1, certificateExpiresAt: null },

@@ -25,7 +25,11 @@ const READS = [
 const CHANGES = ["echo", "crash", "is_error", "asks_input", "task", "huge", "neither", "protocol_error"].map((tool) =>
   hostileTool(tool, { change: true }),
 );
-const SHORT = [hostileTool("hang", { timeoutMs: 300 }), hostileTool("hang", { timeoutMs: 300, change: true })];
+const hanging = (timeoutMs: number) => [false, true].map((change) => hostileTool("hang", { timeoutMs, change }));
+/** Nothing is sent within this time, because the server is not ready. */
+const SHORT = hanging(300);
+/** The call is sent within this time, also on a busy machine. */
+const LONG = hanging(1_500);
 
 test.each(["initialize", "tools_list"])(
   "a change whose deadline ends while the server leaves %s unanswered was not sent",
@@ -66,7 +70,7 @@ describe("a confined server that misbehaves", () => {
 
   beforeAll(async () => {
     writeFileSync(canary, "secret");
-    await world.start([...READS, ...CHANGES, ...SHORT], { env: { STC_CANARY_FILE: canary } });
+    await world.start([...READS, ...CHANGES, ...LONG], { env: { STC_CANARY_FILE: canary } });
   });
   afterAll(() => world.end());
 

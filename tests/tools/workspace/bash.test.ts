@@ -73,10 +73,13 @@ describe("a command's answer", () => {
   });
 });
 
-describe("time", () => {
+/** Long enough for a busy machine to start the command; these tests wait for it side by side. */
+const LATE_MS = 2_000;
+
+describe.concurrent("time", () => {
   const late = async (command: string) => {
     const stand = bashStand();
-    const refusal = await refusalFrom(stand.run(await stand.plan({ command, timeoutMs: 300 })));
+    const refusal = await refusalFrom(stand.run(await stand.plan({ command, timeoutMs: LATE_MS })));
     return { refusal, soFar: Refusal.outputSoFarOf(refusal)?.kept as { readonly output: string } };
   };
 
@@ -85,9 +88,9 @@ describe("time", () => {
     expect(refusal).toMatchObject({
       code: "OUTCOME_UNKNOWN",
       message:
-        "The command did not end within 300 ms, and was ended. " +
+        `The command did not end within ${LATE_MS} ms, and was ended. ` +
         "It is not known whether the change happened. Check before you call again.",
-      details: { timedOut: true, timeoutMs: 300 },
+      details: { timedOut: true, timeoutMs: LATE_MS },
     });
     expect(soFar as unknown).toEqual({ output: "out\nerr\n", exitCode: 137, truncated: true });
     expect(JSON.stringify(refusal)).not.toContain("err");
@@ -106,7 +109,7 @@ describe("time", () => {
 
   test("a command that times out is ended with all its processes", async () => {
     const stand = bashStand();
-    const plan = await stand.plan({ command: "sleep 60 & echo $! > pid; wait", timeoutMs: 300 });
+    const plan = await stand.plan({ command: "sleep 60 & echo $! > pid; wait", timeoutMs: LATE_MS });
     const refusal = await refusalFrom(stand.run(plan));
     expect(refusal).toMatchObject({ code: "OUTCOME_UNKNOWN" });
     await gone(await pidIn(join(stand.workspace, "pid")));
@@ -131,7 +134,7 @@ describe("time", () => {
   test("a command that ignores SIGTERM is killed with all its processes", async () => {
     const stand = bashStand();
     const command = "trap '' TERM; sleep 60 & echo $! > pid; while :; do sleep 60; done";
-    const refusal = await refusalFrom(stand.run(await stand.plan({ command, timeoutMs: 300 })));
+    const refusal = await refusalFrom(stand.run(await stand.plan({ command, timeoutMs: LATE_MS })));
     expect(refusal).toMatchObject({ code: "OUTCOME_UNKNOWN", details: { timedOut: true } });
     await gone(await pidIn(join(stand.workspace, "pid")));
   });

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { DEVELOPMENT_SERVER_NAME, type PemPair } from "../../../../src/cli/development/certificates.ts";
 import { certificateFiles } from "../../../../src/egress/rotation.ts";
 import { grpcHandler } from "../../../../src/targets/grpc/handler.ts";
+import { until } from "../../../support/until.ts";
 import { makeAuthority } from "./authority.ts";
 import { call } from "./calls.ts";
 import { FILES } from "./files.ts";
@@ -97,8 +98,15 @@ export async function rotateUnderLoad({ seconds, callsPerSecond, rotations }: Ro
     await Bun.sleep(TICK_MS);
   }
   await Promise.all(under);
+  const found = { answered, refused: [...refused] };
+  // The last certificates may have come into use after the last call of the load.
+  await until("a call with the last certificate", async () => {
+    one();
+    await Promise.all(under);
+    return identities.size > events.length || refused.length > found.refused.length ? true : undefined;
+  });
   await handler.close();
   lab.close();
   rmSync(secret.folder, { recursive: true, force: true });
-  return { answered, refused, identities: identities.size, events };
+  return { ...found, identities: identities.size, events };
 }
