@@ -5,6 +5,16 @@ import { type VisitOptions, Visitor } from "../console/app/visitor.ts";
 import { launchBrowser } from "./browser.ts";
 import { until } from "./until.ts";
 
+/** Reads again until the counts are whole: reading the audit has a time limit, within which a busy machine may not read all of it. */
+export async function untilWhole(page: Page): Promise<void> {
+  await until("all of the day's calls", async () => {
+    await page.getByText("Reading …").waitFor({ state: "detached" });
+    if ((await page.getByText("There are too many calls to count at once").count()) === 0) return true;
+    await page.getByRole("button", { name: "Refresh" }).click();
+    return undefined;
+  });
+}
+
 interface VisitsOptions {
   /** Starts the service, and does what all tests of the file need. Default: the world's own start. */
   readonly start?: () => Promise<unknown>;

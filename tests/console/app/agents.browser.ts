@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { Locator, Page } from "playwright-core";
 import { hindrances } from "../../support/accessibility.ts";
 import { entryLine, refusedLine, writeDays } from "../../support/audit-lines.ts";
-import { consoleVisits } from "../../support/console-visits.ts";
+import { consoleVisits, untilWhole } from "../../support/console-visits.ts";
 import { ConsoleWorld } from "./console-world.ts";
 
 const ISSUER = "https://idp.test";
@@ -59,6 +59,7 @@ const rowsOf = (page: Page) => page.locator(".records.agents tbody tr");
 test("the agents of the last day are listed, the latest first, with their calls and refusals", async () => {
   const page = await visit("#/agents");
   await rowsOf(page).first().waitFor();
+  await untilWhole(page);
   expect(await textOf(rowsOf(page).first())).toMatch(
     /^agent-7 https:\/\/idp\.test\s+.*\s4\s+6\s+3\s+2 asked a person/s,
   );

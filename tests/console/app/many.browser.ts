@@ -5,7 +5,7 @@ import { z } from "zod";
 import { defineTool } from "../../../src/index.ts";
 import { hindrances } from "../../support/accessibility.ts";
 import { entryLine, writeDays } from "../../support/audit-lines.ts";
-import { consoleVisits } from "../../support/console-visits.ts";
+import { consoleVisits, untilWhole } from "../../support/console-visits.ts";
 import { until } from "../../support/until.ts";
 import { ConsoleWorld } from "./console-world.ts";
 import type { VisitOptions } from "./visitor.ts";
@@ -54,6 +54,7 @@ const { visitPage } = consoleVisits(world, {
 async function visit(fragment: string, options?: VisitOptions): Promise<Page> {
   const page = await visitPage(fragment, options);
   await rowsOf(page).first().waitFor();
+  await untilWhole(page);
   return page;
 }
 
