@@ -106,7 +106,7 @@ export function sqlFaults(part: unknown, manifest: Unchecked): readonly Fault[] 
   const { statement, rows = {}, one, whole } = part as SqlPart;
   const isRead = manifest["classification"] === "read";
   const forOthers = isRead ? (["changes", "count"] as const) : (["returns", "more"] as const);
-  const isWhole = /^\s*(?:update|delete)\b/i.test(statement) && !/\bwhere\b/i.test(statement);
+  const isWhole = INNER_TEXTS.every((inner) => changesAll(outerText(statement, inner)));
   return [
     ...forOthers
       .filter((key) => rows[key] !== undefined)
@@ -122,6 +122,27 @@ export function sqlFaults(part: unknown, manifest: Unchecked): readonly Fault[] 
     ...unless(!isWhole || whole === true, `${field}.statement`, "changes a whole table: add WHERE, or whole: true"),
     ...argumentFaults(argumentsOf(part as SqlPart), manifest["input"]),
   ];
+}
+
+/** Comments, texts and quoted names, without a backslash that escapes, and with it: engines differ in that. */
+const INNER_TEXTS = [
+  /'[^']*'|"[^"]*"|`[^`]*`|--[^\n]*|\/\*[\s\S]*?\*\/|(\$\w*\$)[\s\S]*?\1/g,
+  /'(?:[^'\\]|\\[\s\S])*'|"(?:[^"\\]|\\[\s\S])*"|`[^`]*`|(?:--|#)[^\n]*|\/\*[\s\S]*?\*\/|(\$\w*\$)[\s\S]*?\1/g,
+];
+
+/** Returns a statement without what is in comments, texts, quoted names and parentheses. */
+function outerText(statement: string, inner: RegExp): string {
+  let text = statement.replace(inner, " ");
+  for (let shorter = text; ; text = shorter) {
+    shorter = text.replace(/\([^()]*\)/g, " ");
+    if (shorter === text) return text;
+  }
+}
+
+/** Returns whether a statement, without its inner parts, changes every row of a table. */
+function changesAll(outer: string): boolean {
+  const [, verb = ""] = /\b(select|insert|update|delete|merge|replace)\b/i.exec(outer) ?? [];
+  return /^(?:update|delete)$/i.test(verb) && !/\bwhere\b/i.test(outer);
 }
 
 /** Returns the argument of each parameter. */

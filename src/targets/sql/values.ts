@@ -16,6 +16,8 @@ const DATE = /^\d{4}-\d{2}-\d{2}$/;
 const TIME = /^\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?$/;
 const TIMESTAMP = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?$/;
 const TIMESTAMP_ZONE = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}(?::?\d{2})?)$/;
+/** PostgreSQL cuts a longer name without an error. */
+const NAME = /^[\x00-\x7f]{0,63}$/;
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 interface Form {
@@ -32,9 +34,10 @@ const FLOATING: Form = { pattern: FLOAT, says: "a number" };
  * names of tables.
  */
 const FORMS: ReadonlyMap<string, Form> = new Map([
-  ...["text", "character varying", "character", "bpchar", "name", "citext", "json", "jsonb"].map(
+  ...["text", "character varying", "character", "bpchar", "citext", "json", "jsonb"].map(
     (type) => [type, ANY] as const,
   ),
+  ["name", { pattern: NAME, says: "a name of at most 63 ASCII characters" }],
   ...["smallint", "integer", "bigint"].map((type) => [type, WHOLE] as const),
   ...["real", "double precision"].map((type) => [type, FLOATING] as const),
   ["numeric", { pattern: DECIMAL, says: "a decimal number" }],
@@ -70,6 +73,11 @@ export function isValueType({ name, isEnum, form }: ParameterType): boolean {
   return isEnum || form !== undefined || FORMS.has(name);
 }
 
+/** Returns the notation of a type's values; undefined when parameters may not have the type. */
+export function parameterForm(type: ParameterType): ValueForm | undefined {
+  return isValueType(type) ? (type.form ?? formOf(type)) : undefined;
+}
+
 /**
  * Returns the text of an argument; null for NULL.
  * @throws {Refusal} INVALID_INPUT that names the argument
@@ -94,8 +102,19 @@ function formOf({ name, isEnum }: ParameterType): ValueForm {
   const { pattern, says } = isEnum ? ANY : (FORMS.get(name) ?? ANY);
   const isJson = name === "json" || name === "jsonb";
   const textOf = (value: unknown): string =>
-    isJson || typeof value === "object" ? JSON.stringify(value) : String(value);
+    isJson || typeof value === "object" ? JSON.stringify(value) : decimalText(value);
   return { textOf, fits: (text) => pattern.test(text), says };
+}
+
+/** Returns the text of a value; of a number, without the exponent that JavaScript writes: decimals of SQL have none. */
+export function decimalText(value: unknown): string {
+  const text = String(value);
+  if (typeof value !== "number") return text;
+  const [, sign = "", whole = "", fraction = "", exponent] = /^(-?)(\d+)(?:\.(\d+))?e([+-]\d+)$/.exec(text) ?? [];
+  if (exponent === undefined) return text;
+  const digits = `${whole}${fraction}`;
+  const size = whole.length + Number(exponent);
+  return size > 0 ? `${sign}${digits.padEnd(size, "0")}` : `${sign}0.${digits.padStart(digits.length - size, "0")}`;
 }
 
 /** Returns an element in the notation of arrays. */
@@ -157,11 +176,17 @@ export function columnValue(text: string | null, form: ColumnForm, schema: Schem
 /** Engines without truth values have numbers. */
 const TRUTH = new Set(["true", "false", "1", "0"]);
 
-/** A list arrives as a JSON array of texts. */
+/** A list arrives as a JSON array of texts, or of lists of texts. */
 function listValue(text: string, element: Schema | undefined): unknown {
-  const values = parseAnswerJson(text, BOUNDED_TEXT_LIMITS) as readonly Json[];
+  return elementsOf(parseAnswerJson(text, BOUNDED_TEXT_LIMITS) as readonly Json[], element);
+}
+
+function elementsOf(values: readonly Json[], element: Schema | undefined): readonly unknown[] {
   const form = (element && columnForm(element)) ?? "text";
-  return values.map((each) => (typeof each === "string" && element ? columnValue(each, form, element) : each));
+  return values.map((each) => {
+    if (Array.isArray(each)) return elementsOf(each, element && elementOf(element));
+    return typeof each === "string" && element ? columnValue(each, form, element) : each;
+  });
 }
 
 /** A number with fewer digits, and without a small exponent, is kept. */

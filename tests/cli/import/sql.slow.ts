@@ -28,13 +28,14 @@ CREATE TABLE nokey (note text); CREATE TABLE hidden (id integer PRIMARY KEY);
 CREATE VIEW open_orders AS SELECT id, total FROM orders WHERE status = 'open';
 CREATE TABLE events (id bigint, at date, email text, PRIMARY KEY (id, at)) PARTITION BY RANGE (at);
 CREATE TABLE events_2026 PARTITION OF events FOR VALUES FROM ('2026-01-01') TO ('2027-01-01');
+CREATE TABLE articles (code char(5) PRIMARY KEY, label char(10), price numeric(8, 2)); INSERT INTO articles VALUES ('AB', 'old', 1);
 CREATE SCHEMA other; CREATE TABLE other.orders (id uuid PRIMARY KEY, amount money);
 INSERT INTO customers VALUES (7, 'Ann Lee', 'ann@canary.example', '+44 20 7946 0000', '1990-01-02', 'geheim'), (8, 'Bob', NULL, NULL, NULL, NULL);
 INSERT INTO orders (customer_id, total, fee, tags, ratio, paid, extra, number)
   SELECT 7, n * 1.05, n, ARRAY['a', NULL], 0.5, true, '{"n": 9007199254740993}', n FROM generate_series(1, 120) AS n;
 INSERT INTO lines VALUES (1, 1, 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', 'note');
 GRANT USAGE ON SCHEMA other TO reader;
-GRANT SELECT ON customers, orders, lines, staff, nokey, open_orders, events, other.orders TO reader;
+GRANT SELECT ON customers, orders, lines, staff, nokey, open_orders, events, articles, other.orders TO reader; GRANT SELECT, UPDATE ON articles TO writer;
 GRANT SELECT ON orders, lines TO writer; GRANT UPDATE ON orders TO writer; GRANT UPDATE (note) ON lines TO writer;`;
 
 const folder = mkdtempSync(join(tmpdir(), "stc import sql "));
@@ -113,6 +114,7 @@ describe.skipIf(native === undefined)("stc import sql", () => {
     const reading = await rows();
     expect(reading).toEqual([
       "other_orders_get other.orders read",
+      "articles_get public.articles read",
       "customers_get public.customers read",
       "events_get public.events read",
       "events_by_id public.events read",
@@ -127,6 +129,7 @@ describe.skipIf(native === undefined)("stc import sql", () => {
     ]);
     const changing = await rows("--write");
     expect(changing.filter((row) => !reading.includes(row))).toEqual([
+      "articles_update public.articles write",
       "lines_update public.lines write",
       "public_orders_update public.orders write",
     ]);
@@ -209,6 +212,18 @@ describe.skipIf(native === undefined)("stc import sql", () => {
       code: 0,
       out: expect.stringContaining("3 passed, 0 failed"),
     });
+  });
+
+  test("texts of the type character are found and stored as a whole", async () => {
+    const { words, tools } = configured("character");
+    expect((await imported(words, "--table", "articles", "--write", "--accept", "--out", tools)).code).toBe(0);
+    const found = await tried("articles_get", { code: "AB" }, words);
+    expect(found.raw).toEqual({ code: "AB   ", label: "old       ", price: "1.00" });
+    const changed = await tried("articles_update", { code: "AB", label: "new one", price: "19.90" }, words);
+    expect(changed.raw.changed).toBe(1);
+    expect(await shop.server.send("SELECT label, price FROM articles", "shop")).toEqual([
+      { label: "new one   ", price: "19.90" },
+    ]);
   });
 
   test("the system's rules for columns leave columns out or hide them, whatever they are called", async () => {

@@ -1,5 +1,5 @@
 import { StatementRefused } from "../engine.ts";
-import type { ParameterType } from "../values.ts";
+import { decimalText, type ParameterType } from "../values.ts";
 import { readStatement } from "./statement.ts";
 
 const INTEGER = /^-?\d{1,20}$/;
@@ -47,7 +47,11 @@ export function parameterType(name: string): ParameterType {
     name,
     isList: false,
     isEnum: false,
-    form: { fits: (text) => form.fits(text, sizesGiven), says: form.says, textOf },
+    form: {
+      fits: (text) => form.fits(text, sizesGiven),
+      says: form.says,
+      textOf: base === "decimal" ? decimalText : textOf,
+    },
   };
 }
 

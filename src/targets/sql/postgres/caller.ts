@@ -33,9 +33,12 @@ function textOf(from: string, { subject, issuer, claims = {} }: CallerContext): 
   if (from === "subject") return subject;
   if (from === "issuer") return issuer;
   const value = claims[from.slice(CLAIM.length)];
-  if (typeof value === "string" && value !== "") return value;
-  if (typeof value === "number" || typeof value === "boolean") return String(value);
-  throw refused(`the caller's token has no text, number or boolean in ${from}`);
+  // A lone surrogate would become another character.
+  if (typeof value === "string" && value !== "" && value.isWellFormed()) return value;
+  // A number beyond these has lost digits when the token was read, and may be the one of another tenant.
+  if (typeof value === "boolean" || (typeof value === "number" && Math.abs(value) <= Number.MAX_SAFE_INTEGER))
+    return String(value);
+  throw refused(`the caller's token has no text, boolean or exact number in ${from}`);
 }
 
 function refused(because: string): Refusal {

@@ -81,13 +81,15 @@ function columnOf(row: SentRow): CatalogColumn {
   const [schema, table, , , , name, sql, type, element, isList, isEnum, labels, charsMax, isNullable] = row;
   const [isStored, mayChange, comment, , , , family] = row.slice(14);
   const parameter: ParameterType = { name: String(element), isList: isList === true, isEnum: isEnum === true };
+  // A cast to `character` keeps one character.
+  const castTo = String(type).replace(/^character(?=\[|$)/, "bpchar");
   const relatives = typeof family === "string" ? (JSON.parse(family) as readonly [string, string][]) : [];
   return {
     name: String(name),
     sql: String(sql),
     type: String(type),
     isList: isList === true,
-    parameter: isValueType(parameter) ? { type: parameter, sql: (reference) => `${reference}::${type}` } : undefined,
+    parameter: isValueType(parameter) ? { type: parameter, sql: (reference) => `${reference}::${castTo}` } : undefined,
     labels: typeof labels === "string" ? (JSON.parse(labels) as readonly string[]) : undefined,
     charsMax: typeof charsMax === "string" ? Number(charsMax) : undefined,
     isNullable: isNullable === true,

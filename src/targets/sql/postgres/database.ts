@@ -67,6 +67,8 @@ function settingsOf({ statementMs, lockMs }: StatementLimits): readonly Setting[
     ["bytea_output", "hex"],
     ["extra_float_digits", "1"],
     ["xmloption", "content"],
+    // Names of types in descriptions.
+    ["quote_all_identifiers", "off"],
     // Settings that change the meaning of a statement, and of a list.
     ["standard_conforming_strings", "on"],
     ["transform_null_equals", "off"],

@@ -3,6 +3,8 @@ import type { ParameterType } from "../values.ts";
 import { makeSettings, type SentColumn, type Setting, type Transaction } from "./database.ts";
 import { digestSqlOf, type FoundFunction, idsIn, operatorsIn, TOUCHED } from "./digest.ts";
 import { OWNS_SQL, RIGHTS_SQL, rightsIn } from "./rights.ts";
+import { sizedTypes } from "./sizes.ts";
+import { entriesOf, fieldAt, locksRows } from "./tree.ts";
 
 /** The server's description of a statement. */
 export interface PostgresDescription extends Description {
@@ -32,7 +34,7 @@ const VIEW_DEPTH_MAX = 32;
  * Has the server describe a statement, without running it. A query is placed inside another one, which refuses everything else. The
  * statement is prepared, which reports the types of its parameters. And it becomes the body of a temporary function, whose tree has
  * the id of every function, and the origin of each column of a change.
- * @throws {StatementRefused} when PostgreSQL's own functions are not the first ones that are found
+ * @throws {StatementRefused} when PostgreSQL's own functions are not the first ones that are found, or a query locks rows
  */
 export async function describe(transaction: Transaction, checked: Checked): Promise<PostgresDescription> {
   const { statement, change, parameterCount, areFunctionsChecked, name } = checked;
@@ -53,6 +55,8 @@ export async function describe(transaction: Transaction, checked: Checked): Prom
   const relations = await relationsIn(transaction, tree, sent);
   const columns = await columnsOf(transaction, sent);
   const trees = tree === undefined ? relations.trees : [tree, ...relations.trees];
+  if (change === undefined && trees.some(locksRows))
+    throw new StatementRefused(["locks rows: leave out FOR UPDATE or FOR SHARE"]);
   const types = sent.map(({ type }) => type);
   const functions = areFunctionsChecked ? await functionsIn(transaction, trees, types) : undefined;
   const digestSql = await digestSqlOf(transaction, {
@@ -70,7 +74,16 @@ export async function describe(transaction: Transaction, checked: Checked): Prom
   }
   const user = await userOf(transaction, relations.ids);
   const effects = change === undefined ? [] : await effectsOf(transaction, relations.ids);
-  const described = { parameters: parameters.map(({ type }) => type), columns, functions, user, effects };
+  const described = {
+    parameters: sizedTypes(
+      tree ?? "",
+      parameters.map(({ type }) => type),
+    ),
+    columns,
+    functions,
+    user,
+    effects,
+  };
   return { ...described, digestSql, digest: String(digest) };
 }
 
@@ -167,39 +180,7 @@ function copyIn(entry: string, target?: string): number | "any" | undefined {
   return reads || QUERIED.test(entry) ? Number(column) : undefined;
 }
 
-/** Returns where the value of a field of the outermost node begins; -1 when the node does not have the field. */
-function fieldAt(tree: string, field: string): number {
-  let depth = 0;
-  for (let at = 0; at < tree.length; at += 1) {
-    const character = tree[at];
-    if (character === "\\") at += 1;
-    else if (character === "{") depth += 1;
-    else if (character === "}") depth -= 1;
-    else if (depth === 1 && character === ":" && tree.startsWith(field, at)) return at + field.length;
-  }
-  return -1;
-}
-
 const RETURNING_LIST = ":returningList (";
-
-/** Returns the entries of the list that begins there; entries may hold lists of their own. */
-function entriesOf(tree: string, start: number): readonly string[] {
-  const entries: string[] = [];
-  let depth = 0;
-  let from = start;
-  for (let at = start; at < tree.length; at += 1) {
-    const character = tree[at];
-    if (character === "\\") at += 1;
-    else if (character === "{") {
-      if (depth === 0) from = at;
-      depth += 1;
-    } else if (character === "}") {
-      depth -= 1;
-      if (depth === 0) entries.push(tree.slice(from, at + 1));
-    } else if (character === ")" && depth === 0) break;
-  }
-  return entries;
-}
 
 /** Returns the effects of changes of these tables: triggers, and foreign keys that change other tables. */
 async function effectsOf(transaction: Transaction, relations: readonly string[]): Promise<readonly string[]> {
