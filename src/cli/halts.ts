@@ -80,7 +80,7 @@ export async function listHalts(options: ClientOptions): Promise<void> {
     ].map(printableCell),
   );
   printListing([["ID", "HALTED", "UNTIL", "SET AT", "BY", "REASON"], ...rows]);
-  if (state.scope === "process") print.line("note: halts apply to this process only: there is no approvals.store");
+  if (state.scope === "process") print.line("note: halts apply to this process only: it has no store for approvals");
   if (state.status === "ok") return;
   throw new CommandError(EXIT.failed, `the halts are ${printable(state.status)}: the service cannot read its database`);
 }

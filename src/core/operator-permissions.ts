@@ -20,8 +20,10 @@ const ROWS = {
   "halts:read": { opens: "the halts in force: `stc halts`" },
   "halts:write": { opens: "halting calls, and lifting halts: `stc halt`, `stc resume`" },
   "audit:read": { opens: "`/audit` and below" },
-  "metrics:read": { opens: "`/metrics`, `/systems`, and the details of `/readyz`" },
-  "configuration:read": { opens: "`/configuration`: the settings in use, without secrets and paths" },
+  "metrics:read": { opens: "`/metrics`, `/systems`, `/members`, and the details of `/readyz`" },
+  "configuration:read": {
+    opens: "`/configuration` and `/configuration/versions`: the settings in use and before, without secrets and paths",
+  },
   "tenants:read": { opens: "`/tenants`, for operators of a service that has tenants: `stc tenants`" },
   "tools:read": { opens: "`/catalog`: every tool with its policies, schemas and who may call it" },
   "tools:learn": { opens: "what a tool's answers look like, without their values: `stc learn`" },

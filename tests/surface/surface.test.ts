@@ -26,7 +26,7 @@ test("every kind of surface is there", () => {
       "AsyncClient",
     ],
     ...["POST /call", "body application/json tool", "jwt.issuers[].audience", "APPROVAL_REQUIRED", "outputPolicy"],
-    ...["stc audit verify", "--token-file", "tools/call", "find_tools", "argsHash", "readerGone"],
+    ...["stc audit verify", "--token-file", "tools/call", "find_tools", "argsHash", "readerGone", "approvals.claim"],
   ]) {
     expect(text).toContain(known);
   }

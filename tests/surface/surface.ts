@@ -1,12 +1,16 @@
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { z } from "zod";
 import { type Command, flagOf, loadCommands, usageOf } from "../../src/cli/command.ts";
 import { COMMANDS } from "../../src/cli/commands.ts";
 import { EXIT } from "../../src/cli/output.ts";
 import { AUDIT_FIELDS } from "../../src/core/audit-fields.ts";
 import { REFUSALS } from "../../src/core/refusals.ts";
+import type { StateOperations } from "../../src/database/operations.ts";
 import { listenersOf } from "../../src/http/endpoint.ts";
 import { openApiDocument } from "../../src/http/openapi.ts";
+import { APPROVAL_INPUTS, type ApprovalMethodName, approvalMethodName } from "../../src/hub/methods/approval-inputs.ts";
+import { stateMethods } from "../../src/hub/methods/state.ts";
 import { CONSOLE_ENDPOINTS, ENDPOINTS } from "../http/server-parts.ts";
 import { PROJECT } from "../support/world.ts";
 import { exportsOf, type Signature } from "./declarations.ts";
@@ -41,6 +45,7 @@ export async function publicSurface(): Promise<Surface> {
       ]),
     ),
     mcp: mcp(),
+    "requests of members to a hub": requestsToHub(),
     configuration: schemaMembers(JSON.parse(read("docs/configuration.schema.json"))),
     "tools in YAML": schemaMembers(JSON.parse(read("docs/tool.schema.json"))),
     commands: commands(await loadCommands(COMMANDS)),
@@ -166,6 +171,21 @@ function mcp(): Readonly<Record<string, string>> {
     /"((?:tools|tasks|server|notifications|elicitation|subscriptions)\/[\w/]+|initialize|ping|20\d\d-\d\d-\d\d|(?:find|call)_tools?|[a-z.-]+\.[a-z]+\/[\w-]+)"/g;
   return sorted(
     [...new Set([...text.matchAll(words)].map(([, word = ""]) => word))].map((word) => [word, ""] as const),
+  );
+}
+
+/** A hub answers members of the version before: what it takes from them may grow, and nothing becomes required. */
+function requestsToHub(): Readonly<Record<string, Signature>> {
+  const approvals = Object.entries(APPROVAL_INPUTS).map(
+    ([name, input]) => [approvalMethodName(name as ApprovalMethodName), input] as const,
+  );
+  // The operations are only named: none runs.
+  const state = stateMethods({} as StateOperations).map(({ name, input }) => [name, input] as const);
+  return sorted(
+    [...approvals, ...state].map(([name, input]) => {
+      const schema = z.toJSONSchema(input as z.ZodType, { io: "input", unrepresentable: "any" });
+      return [name, schemaMembers(schema)] as const;
+    }),
   );
 }
 
