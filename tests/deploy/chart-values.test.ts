@@ -6,7 +6,7 @@ import { VALUES_SCHEMA_FILE, valuesSchema } from "../../deploy/helm/values-schem
 import { VERSION } from "../../src/core/version.ts";
 import { schemaContent } from "./configuration-reference.ts";
 import { CHART, type Document, ofKind, podTemplateOf, proxyOf, specOf } from "./documents.ts";
-import { CASES, configurationOf, HELM, helm, helmTemplate, rendered } from "./helm.ts";
+import { CASES, configurationOf, HELM, helm, helmTemplate, NAMES_FOR_YAML, rendered } from "./helm.ts";
 import { VERSIONS, validatorOf } from "./kubernetes-schemas.ts";
 
 describe.skipIf(HELM === undefined)("helm lint has nothing to say about", () => {
@@ -337,14 +337,8 @@ describe.skipIf(HELM === undefined)("everything else", () => {
   });
 
   test("names that YAML would take for numbers or booleans stay names", async () => {
-    const values = {
-      ...{ secrets: ["123"], configMaps: ["0x10"], postgresql: { existingSecret: "1e3", key: "1" } },
-      ...{ priorityClassName: "yes", persistence: { storageClass: "1.5" }, image: { repository: "9" } },
-      ...{ serviceAccount: { name: "null" }, certManager: { issuerRef: { name: "12" } } },
-      ingress: { calls: { enabled: true, className: "true", hosts: ["1.2"] } },
-    };
     for (const name of ["minimal", "autoscaling"]) {
-      const documents = await rendered({ case: name, release: "007", namespace: "1e3", values });
+      const documents = await rendered({ case: name, release: "007", namespace: "1e3", values: NAMES_FOR_YAML });
       for (const version of VERSIONS) expect(documents.flatMap(validatorOf(version))).toEqual([]);
     }
   });

@@ -13,6 +13,14 @@ export const CASES: readonly string[] = readdirSync(join(CHART, "ci"))
   .map((file) => basename(file, "-values.yaml"))
   .sort();
 
+/** Values with names that YAML would take for numbers or booleans. */
+export const NAMES_FOR_YAML: object = {
+  ...{ secrets: ["123"], configMaps: ["0x10"], postgresql: { existingSecret: "1e3", key: "1" } },
+  ...{ priorityClassName: "yes", persistence: { storageClass: "1.5" }, image: { repository: "9" } },
+  ...{ serviceAccount: { name: "null" }, certManager: { issuerRef: { name: "12" } } },
+  ingress: { calls: { enabled: true, className: "true", hosts: ["1.2"] } },
+};
+
 interface Options {
   readonly release?: string;
   readonly namespace?: string;

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import { CHART, type Document, documentsOf } from "../deploy/documents.ts";
-import { CASES, memberValues, renderedAgent } from "../deploy/helm.ts";
+import { CASES, memberValues, NAMES_FOR_YAML, rendered, renderedAgent } from "../deploy/helm.ts";
 import type { Loose } from "../support/asking-service.ts";
 import { auditEntries } from "../support/audit-files.ts";
 import { manifest } from "../support/reload-service.ts";
@@ -28,6 +28,10 @@ const CUSTOM = {
     PrometheusRule: "prometheusrules",
   },
   "gateway.networking.k8s.io": { HTTPRoute: "httproutes", BackendTLSPolicy: "backendtlspolicies" },
+};
+const CERTIFIED_HUB = {
+  hub: { existingSecret: "" },
+  certManager: { enabled: true, issuerRef: { name: "internal-ca" } },
 };
 const BUILD_MS = 7_200_000;
 const AUDIENCE = "safe-tool-call";
@@ -152,6 +156,20 @@ describe.each(CASES)("the chart with the values of ci/%s", (name) => {
     expect(await release.claims()).toEqual(before);
     expect(await release.read("statefulsets")).toEqual([]);
   });
+});
+
+test.each([
+  [
+    "names that YAML would take for numbers or booleans",
+    { case: "autoscaling", release: "007", values: NAMES_FOR_YAML },
+  ],
+  ["a release with a long name", { case: "hub", release: "a".repeat(53) }],
+  ["a hub whose certificate cert-manager makes", { case: "hub", values: CERTIFIED_HUB }],
+])("%s: every object is accepted by the API server, field by field", async (_what, options) => {
+  const namespace = await restricted("variants");
+  const objects = (await rendered({ ...options, namespace })).filter((each) => !isHook(each));
+  const { code, err } = await cluster.tryApply(objects, "--dry-run=server");
+  expect({ code, err }).toEqual({ code: 0, err: "" });
 });
 
 test("a release is upgraded pod by pod, comes back from an upgrade that fails, and is rolled back", async () => {

@@ -216,8 +216,9 @@ function filesOf(folders: readonly string[]): readonly string[] {
   );
 }
 
+/** The programs read YAML 1.1, in which an unquoted `yes` is a boolean. */
 function yamlOf(objects: readonly object[]): string {
-  return objects.map((each) => stringify(each)).join("---\n");
+  return objects.map((each) => stringify(each, { version: "1.1" })).join("---\n");
 }
 
 function whole({ code, out, err }: Ended): string {

@@ -145,7 +145,7 @@ function twoReleases(): void {
       expect(set.http).toBe(201);
       const code = async (at: EndingWorld) => (await call(at, "hello")).error?.code;
       await until("the halt", async () => ((await code(other)) === "HALTED" ? true : undefined));
-      await send(consoleOf(other), `DELETE /halts/${set.body.halt.id}`, headers);
+      expect((await send(consoleOf(other), `DELETE /halts/${set.body.halt.id}`, headers)).http).toBe(200);
       await until("the end of the halt", async () => ((await code(one)) === undefined ? true : undefined));
     },
   );
