@@ -30,6 +30,13 @@ test.each([
   for (const [x, text] of exact) expect(await plan?.({ x })).toMatchObject({ parameters: [text] });
 });
 
+test("mariadb: a truth value is 1 or 0, also for a decimal", async () => {
+  const statement = "select 1 as x where 1 = cast(? as decimal(5,2))";
+  const entry = sqlSystem.parse({ sql: { url: "mariadb://db/shop", ...user } });
+  const plan = kind.planOffline?.(sqlTool({ statement, input: { x: z.boolean() } }), entry);
+  expect(await plan?.({ x: true })).toMatchObject({ parameters: ["1"] });
+});
+
 test("a name that PostgreSQL would cut is refused", async () => {
   const type = { name: "name", isList: false, isEnum: false };
   expect(parameterText("n", "x".repeat(63), type)).toBe("x".repeat(63));

@@ -50,7 +50,7 @@ export function parameterType(name: string): ParameterType {
     form: {
       fits: (text) => form.fits(text, sizesGiven),
       says: form.says,
-      textOf: base === "decimal" ? decimalText : textOf,
+      textOf: (value) => (base === "decimal" && typeof value === "number" ? decimalText(value) : textOf(value)),
     },
   };
 }
