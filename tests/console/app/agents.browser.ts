@@ -213,6 +213,7 @@ test("each reading is in the journal", async () => {
 test("hostile and long names are text, on their pages and in links to them", async () => {
   for (const sub of [HOSTILE, LONG]) {
     const page = await visit(pageOf(sub), { viewport: { width: 390, height: 844 } });
+    await untilWhole(page);
     await page.getByText("call in the last day").waitFor();
     await page.locator(".cell-time a").first().waitFor();
     expect(await page.locator("main b").count()).toBe(0);

@@ -27,7 +27,7 @@ const LISTED = [
   member(`spiffe://acme.test/agents/${HOSTILE}`, {
     version: `1 ${HOSTILE}`,
     bundle: { version: 3, digest: "ba9876543210", state: "refused", fault: "signature" },
-    ...{ connected: false, lastContact: new Date(Date.now() - 600_000).toISOString() },
+    connected: false,
   }),
   member("system:serviceaccount:shop:old of https://cluster.test", { version: undefined, bundle: undefined }),
 ];
@@ -59,7 +59,9 @@ async function opened(options: VisitOptions = {}, members = LISTED) {
   await page.route("**/systems", (route) => route.fulfill({ json: { ...body, ...FLEET } }));
   await page.route("**/members", async (route) => {
     read.push(route.request().url());
-    await route.fulfill({ json: { members } });
+    // When they are read, and not when the tests start: the page says how long ago that was.
+    const lastContact = new Date(Date.now() - 600_000).toISOString();
+    await route.fulfill({ json: { members: members.map((one) => (one.connected ? one : { ...one, lastContact })) } });
   });
   await visitor.go("#/systems");
   const section = page.getByRole("region", { name: "Members" });
