@@ -131,13 +131,13 @@ describe("connection errors and service errors", () => {
 describe("the circuit", () => {
   test("opens after consecutive connection failures, says when to retry, and closes by itself", async () => {
     broken.play("reset", "reset", "answer");
-    const handler = handlerOf(broken.port, { retriesMax: 0, circuitFailuresMax: 2, circuitOpenMs: 200 });
+    const handler = handlerOf(broken.port, { retriesMax: 0, circuitFailuresMax: 2, circuitOpenMs: 1_000 });
     const binding = handler.bind(tool("read"));
     for (let fault = 0; fault < 2; fault += 1) await refusal(call(binding, {}));
     expect((await handler.status())["lab"]?.circuit).toBe("open");
     expect(await refusal(call(binding, {}))).toMatchObject({
       code: "TARGET_UNAVAILABLE",
-      retryAfterMs: 200,
+      retryAfterMs: 1_000,
       details: { status: "UNAVAILABLE" },
     });
     expect(broken.requests()).toBe(2);
