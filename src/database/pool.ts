@@ -108,20 +108,21 @@ class PooledConnection {
     this.#options = options;
   }
 
-  async run<T>({ work, ...run }: Run<T>): Promise<T> {
+  async run<T>({ mode, work, using, signal }: Run<T>): Promise<T> {
     const wasOpen = this.#sql !== undefined;
-    const progress = { isBegun: false };
+    let isBegun = false;
     const noted = (sql: Bun.TransactionSQL): Promise<T> => {
-      progress.isBegun = true;
+      isBegun = true;
       return work(sql);
     };
+    const run = { mode, work: noted, using, signal };
     try {
-      return await this.#once({ ...run, work: noted });
+      return await this.#once(run);
     } catch (error) {
       // The server closed the connection or restarted between two transactions: this transaction has not sent anything.
-      if (!wasOpen || progress.isBegun || !(error instanceof Bun.SQL.SQLError)) throw error;
+      if (!wasOpen || isBegun || !(error instanceof Bun.SQL.SQLError)) throw error;
     }
-    return this.#once({ ...run, work: noted });
+    return this.#once(run);
   }
 
   /** Ends a transaction that was left open. Drops the connection when that fails: the server ends the transaction then. */

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import { VOUCHED_LIMITS, vouchFor } from "../../core/digest.ts";
 import { type Fault, ManifestError, Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import type { Schema } from "../../core/schema/walk.ts";
@@ -37,12 +38,15 @@ interface Checked {
   readonly statement: PreparedStatement;
   /** Counts the rows of a change. */
   readonly counting: PreparedStatement | undefined;
+  /** In the order of their names, as canonical JSON has them. */
   readonly columns: readonly ReadColumn[];
 }
 
 /** A column of the result. Without a schema, its text is the value. */
 interface ReadColumn {
   readonly name: string;
+  /** Its place in a row. */
+  readonly index: number;
   readonly schema: Schema | undefined;
   readonly form: ColumnForm;
 }
@@ -327,36 +331,52 @@ export class SqlTool implements Binding {
     const isCut = found.length > most || fitting.length < found.length;
     if (isCut && more === "refuse") throw tooLarge();
     const values = fitting.slice(0, most).map((row) => this.#rowOf(row, checked));
-    return { [ROWS]: values, ...(isCut && { [TRUNCATED]: true }) };
+    const result = isCut ? { [ROWS]: values, [TRUNCATED]: true } : { [ROWS]: values };
+    if (areCanonical(checked.columns, values.length)) vouchFor(result);
+    return result;
   }
 
   #readers(columns: Description["columns"]): readonly ReadColumn[] {
     const members = membersOf(this.#row) ?? {};
-    return columns.map(({ name, type }) => {
+    const read = columns.map(({ name, type }, index) => {
       const schema = Object.hasOwn(members, name) ? members[name] : undefined;
       const form = (schema && columnForm(schema)) ?? "text";
       // An engine without lists returns a list as JSON text.
-      return { name, schema, form: form === "list" && type === ANY_TYPE ? "json" : form };
+      return { name, index, schema, form: form === "list" && type === ANY_TYPE ? ("json" as const) : form };
     });
+    return read.sort((one, other) => Number(one.name > other.name) - Number(one.name < other.name));
   }
 
   #rowOf(row: AnsweredRow, { columns }: Checked): Readonly<Record<string, unknown>> {
     if (row === undefined) throw tooLarge();
-    return Object.fromEntries(
-      columns.map(({ name, schema, form }, index) => {
-        const text = row[index] ?? null;
-        if (text !== null && text.length > this.#system.limits.cellChars) throw tooLarge();
-        try {
-          return [name, schema === undefined ? text : columnValue(text, form, schema)];
-        } catch (error) {
-          const because = error instanceof Error ? error.message : "cannot be read";
-          throw new Refusal("INVALID_OUTPUT", "The service's answer could not be read.", {
-            cause: { column: name, because },
-          });
-        }
-      }),
-    );
+    const read: Record<string, unknown> = {};
+    for (const column of columns) {
+      const value = this.#valueOf(row[column.index] ?? null, column);
+      if (column.name === "__proto__") Object.defineProperty(read, column.name, { value, enumerable: true });
+      else read[column.name] = value;
+    }
+    return read;
   }
+
+  #valueOf(text: string | null, { name, schema, form }: ReadColumn): unknown {
+    if (text === null) return null;
+    if (text.length > this.#system.limits.cellChars) throw tooLarge();
+    if (schema === undefined) return text;
+    try {
+      return columnValue(text, form, schema);
+    } catch (error) {
+      const because = error instanceof Error ? error.message : "cannot be read";
+      throw new Refusal("INVALID_OUTPUT", "The service's answer could not be read.", {
+        cause: { column: name, because },
+      });
+    }
+  }
+}
+
+/** Returns whether rows with these columns are what `vouchFor` asks for: texts, under names in their order. */
+function areCanonical(columns: readonly ReadColumn[], rows: number): boolean {
+  if (rows * (columns.length + 1) >= VOUCHED_LIMITS.nodesMax) return false;
+  return columns.every(({ name, form }) => form === "text" && name !== "__proto__" && !/^\d/.test(name));
 }
 
 function refusedStatement({ message }: SqlFailure): Fault {

@@ -103,7 +103,7 @@ describe.skipIf(native === undefined)("the digest of a checked statement", () =>
     for (const name of ["shop", "postgres"]) {
       await times(UNTIL_COMPARED.length + 1, query, database);
       await shop.server.send(`CREATE TABLE of_${name} (n int)`, name);
-      expect([name, await sent(query, database)]).toEqual([name, "SD"]);
+      expect([name, await sent(query, database)]).toEqual([name, "SSD"]);
     }
   });
 
@@ -113,7 +113,7 @@ describe.skipIf(native === undefined)("the digest of a checked statement", () =>
     await times(UNTIL_COMPARED.length, query, database);
     query.forget();
     expect(await times(UNTIL_COMPARED.length + 1, query, database)).toBe(`${UNTIL_COMPARED}S`);
-    expect(await sent(query, databaseOn(shop.server.port, "copied"))).toBe("SD");
+    expect(await sent(query, databaseOn(shop.server.port, "copied"))).toBe("SSD");
   });
 
   test.each([
@@ -127,11 +127,11 @@ describe.skipIf(native === undefined)("the digest of a checked statement", () =>
     await times(UNTIL_COMPARED.length + 1, query, database);
     await shop.server.send(change, "shop");
     await shop.server.send(undo, "shop");
-    expect(await sent(query, database)).toBe("SD!");
+    expect(await sent(query, database)).toBe("SSD!");
   });
 
   test.each([
-    ["a query with rows", "", "1", "SD!"],
+    ["a query with rows", "", "1", "SSD!"],
     ["a query without rows", "", "2", "SSD!"],
     ["the comparison that follows a query without rows", "S", "2", "SSD!"],
   ])("differs after a change that was undone within the transaction, before %s", async (_, moment, id, expected) => {
@@ -178,7 +178,7 @@ describe.skipIf(native === undefined)("the digest of a checked statement", () =>
     await database.change(signal, (transaction) =>
       transaction.command("CREATE TEMPORARY TABLE people AS SELECT 1 AS id, 'canary' AS name"),
     );
-    expect(await sent(query, database)).toBe("SD!");
+    expect(await sent(query, database)).toBe("SSD!");
     const another = databaseOn(shop.server.port);
     expect(await times(UNTIL_COMPARED.length + 1, query, another)).toBe(`${UNTIL_COMPARED}S`);
     // In this process, nothing that another one has read holds.

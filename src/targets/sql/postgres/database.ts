@@ -26,7 +26,7 @@ interface DatabaseOptions extends StatementLimits {
 }
 
 /** The columns of a row, as the driver returns them. */
-export type SentRow = readonly (string | boolean | null)[];
+export type SentRow = readonly (string | number | boolean | null)[];
 
 /** A column of a query, as the server describes it. */
 export interface SentColumn {
@@ -81,6 +81,8 @@ const CHAINED_MAX = 16;
 
 interface Unended {
   readonly held: Bun.ReservedSQL;
+  /** Mode of the transaction. */
+  readonly mode: string;
   /** Number of transactions since the connection was without one. */
   readonly chained: number;
 }
@@ -164,27 +166,27 @@ export class SqlDatabase {
   }
 
   async #rolledBack<T>(mode: string, signal: AbortSignal, work: (transaction: Transaction) => Promise<T>): Promise<T> {
-    const begin = `BEGIN ${mode}; ${this.#setting}`;
-    return this.#run(begin, signal, (...run) => this.#rollBack(...run), work);
+    return this.#run(mode, signal, (...run) => this.#rollBack(...run), work);
   }
 
   /**
    * Runs `work` in a transaction that is rolled back: settings, notifications and cursors of its statements are undone with it. After
    * a success, ROLLBACK is sent by `#end` or with the next BEGIN.
    */
-  async #rollBack<T>(connection: Bun.SQL, begin: string, work: (sql: Bun.TransactionSQL) => Promise<T>): Promise<T> {
-    // Reserves one connection: after a lost one, the pool would run the statement on a new connection, outside of the transaction.
-    const { held, chained } = this.#unended.get(connection) ?? { held: await connection.reserve(), chained: 0 };
+  async #rollBack<T>(connection: Bun.SQL, mode: string, work: (sql: Bun.TransactionSQL) => Promise<T>): Promise<T> {
+    const unended = this.#unended.get(connection);
     this.#unended.delete(connection);
+    // Reserves one connection: after a lost one, the pool would run the statement on a new connection, outside of the transaction.
+    const { held, chained } = unended ?? { held: await connection.reserve(), chained: 0 };
     let result: T;
     try {
-      await held.unsafe(chained === 0 ? begin : `ROLLBACK; ${begin}`);
+      await held.unsafe(`${beginOf(mode, unended)}; ${this.#setting}`);
       result = await work(held as unknown as Bun.TransactionSQL);
     } catch (error) {
       await rollBack(held);
       throw error;
     }
-    this.#unended.set(connection, { held, chained: chained + 1 });
+    this.#unended.set(connection, { held, mode, chained: chained + 1 });
     if (chained + 1 >= CHAINED_MAX) await this.#end(connection);
     return result;
   }
@@ -197,13 +199,13 @@ export class SqlDatabase {
   }
 
   async #run<T>(
-    begin: string,
+    mode: string,
     signal: AbortSignal,
     using: typeof transact,
     work: (transaction: Transaction) => Promise<T>,
   ): Promise<T> {
     try {
-      const result = await this.#pool.run(begin, (sql) => work(this.#transaction(sql, signal)), { using, signal });
+      const result = await this.#pool.run(mode, (sql) => work(this.#transaction(sql, signal)), { using, signal });
       this.#hasAnswered = true;
       return result;
     } catch (error) {
@@ -238,6 +240,13 @@ export class SqlDatabase {
       },
     };
   }
+}
+
+/** Returns the command that begins a transaction, and ends the one before it. */
+function beginOf(mode: string, unended: Unended | undefined): string {
+  if (unended === undefined) return `BEGIN ${mode}`;
+  // Begins one in the same mode.
+  return unended.mode === mode ? "ROLLBACK AND CHAIN" : `ROLLBACK; BEGIN ${mode}`;
 }
 
 async function rollBack(held: Bun.ReservedSQL): Promise<void> {

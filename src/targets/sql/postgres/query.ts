@@ -2,7 +2,7 @@ import type { AnsweredRow, ResultLimits, SqlAnswer, Texts } from "../engine.ts";
 import type { SentRow, Transaction } from "./database.ts";
 import type { PostgresDescription } from "./description.ts";
 import { CheckedState } from "./state.ts";
-import { cellShare, type ProvenQuery, queriesOf, STATE_QUERY } from "./statement.ts";
+import { type ProvenQuery, type Queries, queriesOf, STATE_QUERY } from "./statement.ts";
 
 interface QueryOptions {
   readonly statement: string;
@@ -14,27 +14,30 @@ interface QueryOptions {
 /** A checked query. In a state of the server in which its digest has been read, it compares the state only. */
 export class CheckedQuery {
   readonly #options: QueryOptions;
-  readonly #short: ProvenQuery;
-  readonly #long: ProvenQuery;
   readonly #state = new CheckedState();
+  /** Those of the last number of rows: a tool always asks for the same. */
+  #queries: Queries | undefined;
 
   constructor(options: QueryOptions) {
-    const { statement, description, limits, parameterCount } = options;
-    const { short, long } = queriesOf(statement, description, limits, parameterCount + 1);
     this.#options = options;
-    this.#short = short;
-    this.#long = long;
   }
 
   /** Returns the rows of the short form when every cell is short. */
   async run(transaction: Transaction, parameters: Texts, rows: number): Promise<SqlAnswer> {
-    const { description, limits } = this.#options;
-    const share = cellShare(description.columns.length, rows, limits);
-    if (share !== undefined) {
-      const found = await this.#proven(transaction, this.#short, [...parameters, String(rows), String(share)]);
-      if (areShort(found.rows, share, limits.bytes)) return found;
+    const { short, long } = this.#queriesFor(rows);
+    if (short !== undefined) {
+      const found = await this.#proven(transaction, short, parameters);
+      if (areShort(found.rows, short.share, this.#options.limits.bytes)) return found;
     }
-    return this.#proven(transaction, this.#long, [...parameters, String(rows)]);
+    return this.#proven(transaction, long, parameters);
+  }
+
+  #queriesFor(rows: number): Queries {
+    if (this.#queries?.rows === rows) return this.#queries;
+    const { description, ...options } = this.#options;
+    const { columns, digestSql } = description;
+    this.#queries = queriesOf({ ...options, columns, digestSql, rows });
+    return this.#queries;
   }
 
   /** Makes the next query read the digest: another server may answer it. */
@@ -43,12 +46,12 @@ export class CheckedQuery {
   }
 
   async #proven(transaction: Transaction, query: ProvenQuery, values: Texts): Promise<SqlAnswer> {
-    const state = this.#state.next();
-    if (state !== undefined) {
-      const rows = await transaction.query(query.withState, [...values, ...state]);
+    const known = this.#state.next();
+    if (known !== undefined) {
+      const rows = await transaction.query(query.withState, [...values, known.state]);
       // Without a row, the state is compared after the query: while the snapshot is the same, nothing was committed in between.
-      const proofs = rows.length > 0 ? rows : await transaction.query(STATE_QUERY, state);
-      const isCurrent = proofs.length > 0 && proofs.every(([isSame]) => isSame === true);
+      const proofs = rows.length > 0 ? rows : await transaction.query(STATE_QUERY, [known.state]);
+      const isCurrent = proofs.length > 0 && proofs.every(([process]) => known.processes.has(Number(process)));
       if (isCurrent) return { isCurrent, rows: rows.map((row) => rowOf(row, 1)) };
     }
     const rows = await transaction.query(query.withDigest, values);
