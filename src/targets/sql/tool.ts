@@ -1,5 +1,4 @@
 import { isDeepStrictEqual } from "node:util";
-import { VOUCHED_LIMITS, vouchFor } from "../../core/digest.ts";
 import { type Fault, ManifestError, Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import type { Schema } from "../../core/schema/walk.ts";
@@ -38,15 +37,12 @@ interface Checked {
   readonly statement: PreparedStatement;
   /** Counts the rows of a change. */
   readonly counting: PreparedStatement | undefined;
-  /** In the order of their names, as canonical JSON has them. */
   readonly columns: readonly ReadColumn[];
 }
 
 /** A column of the result. Without a schema, its text is the value. */
 interface ReadColumn {
   readonly name: string;
-  /** Its place in a row. */
-  readonly index: number;
   readonly schema: Schema | undefined;
   readonly form: ColumnForm;
 }
@@ -331,27 +327,24 @@ export class SqlTool implements Binding {
     const isCut = found.length > most || fitting.length < found.length;
     if (isCut && more === "refuse") throw tooLarge();
     const values = fitting.slice(0, most).map((row) => this.#rowOf(row, checked));
-    const result = isCut ? { [ROWS]: values, [TRUNCATED]: true } : { [ROWS]: values };
-    if (areCanonical(checked.columns, values.length)) vouchFor(result);
-    return result;
+    return isCut ? { [ROWS]: values, [TRUNCATED]: true } : { [ROWS]: values };
   }
 
   #readers(columns: Description["columns"]): readonly ReadColumn[] {
     const members = membersOf(this.#row) ?? {};
-    const read = columns.map(({ name, type }, index) => {
+    return columns.map(({ name, type }) => {
       const schema = Object.hasOwn(members, name) ? members[name] : undefined;
       const form = (schema && columnForm(schema)) ?? "text";
       // An engine without lists returns a list as JSON text.
-      return { name, index, schema, form: form === "list" && type === ANY_TYPE ? ("json" as const) : form };
+      return { name, schema, form: form === "list" && type === ANY_TYPE ? "json" : form };
     });
-    return read.sort((one, other) => Number(one.name > other.name) - Number(one.name < other.name));
   }
 
   #rowOf(row: AnsweredRow, { columns }: Checked): Readonly<Record<string, unknown>> {
     if (row === undefined) throw tooLarge();
     const read: Record<string, unknown> = {};
-    for (const column of columns) {
-      const value = this.#valueOf(row[column.index] ?? null, column);
+    for (const [index, column] of columns.entries()) {
+      const value = this.#valueOf(row[index] ?? null, column);
       if (column.name === "__proto__") Object.defineProperty(read, column.name, { value, enumerable: true });
       else read[column.name] = value;
     }
@@ -371,12 +364,6 @@ export class SqlTool implements Binding {
       });
     }
   }
-}
-
-/** Returns whether rows with these columns are what `vouchFor` asks for: texts, under names in their order. */
-function areCanonical(columns: readonly ReadColumn[], rows: number): boolean {
-  if (rows * (columns.length + 1) >= VOUCHED_LIMITS.nodesMax) return false;
-  return columns.every(({ name, form }) => form === "text" && name !== "__proto__" && !/^\d/.test(name));
 }
 
 function refusedStatement({ message }: SqlFailure): Fault {

@@ -1,7 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { z } from "zod";
-import { canonicalJson } from "../../../src/core/digest.ts";
-import { ARGUMENT_LIMITS } from "../../../src/core/json.ts";
 import type { Json } from "../../../src/core/types.ts";
 import { findPostgres } from "../../support/postgres.ts";
 import { until } from "../../support/until.ts";
@@ -316,20 +314,6 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
       expect(await ask(binding)).toEqual({
         rows: [{ plain: "a  ", nested: "b  ", list: ["c  ", null], lists: ["d  "], n: 7 }],
       });
-    });
-
-    test.each([
-      ["in any order", `select 'z' as b, 'y' as a, 'x' as "B"`, { b: text, a: text, B: text }],
-      ["with names of digits", `select 'z' as "10", 'y' as "9", 'x' as a`, { 10: text, 9: text, a: text }],
-      [
-        "of other forms than texts",
-        `select '{"b":1,"a":2}'::jsonb as j, 2 as n, 'z' as a`,
-        { j: z.unknown(), n: z.int(), a: text },
-      ],
-    ])("%s have the digest of the same JSON from anywhere else", async (_, statement, columns) => {
-      const answer = await ask(await loaded(await shop.open(), sqlTool({ statement, columns })));
-      const copied: unknown = structuredClone(answer);
-      expect(canonicalJson(answer, ARGUMENT_LIMITS)).toBe(canonicalJson(copied, ARGUMENT_LIMITS));
     });
 
     test("that the database refuses are in no answer", async () => {
