@@ -95,9 +95,10 @@ export interface HubCallOptions {
   readonly signal?: AbortSignal;
   /**
    * With it, a request that gets no answer until the time limit is repeated for some minutes more, unless the hub has certainly not
-   * carried it out. Called with the answer, if one comes: the caller has been told that there is none.
+   * carried it out. Called once with the answer when one comes, or with undefined when none will come: the caller has been told that
+   * there is none.
    */
-  readonly late?: (answer: HubAnswer) => void;
+  readonly late?: (answer: HubAnswer | undefined) => void;
   /** Whether the request is repeated for these minutes even when the hub has certainly not received it. */
   readonly isReport?: boolean;
   /**

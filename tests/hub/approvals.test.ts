@@ -526,6 +526,8 @@ describe("an outcome that is under way", () => {
       (name) => FOR_MEMBERS[name] === "offered" && !reports.includes(name),
     );
     const inputs: Readonly<Record<string, readonly unknown[]>> = {
+      ask: [questionOf()],
+      claim: [{ id: "a", requester: AGENT, planDigest: "d" }],
       revokeGrantsFor: [["deploy"]],
       list: [{ limit: 1, requester: AGENT }],
       findGrant: [{ ...AGENT, session: "s" }, "g"],
@@ -650,10 +652,12 @@ describe("a hub that answers too late", () => {
     expect(await member.beginKey(use)).toEqual({ outcome: "running" });
   });
 
-  test.each<[string, (member: Approvals, approval: Approval) => Promise<unknown>]>([
+  const USES: readonly (readonly [string, (member: Approvals, approval: Approval) => Promise<unknown>])[] = [
     ["names", (member, approval) => member.claim(claimOf(approval))],
     ["finds", (member) => member.ask({ ...questionOf(), attach: "any", shownPriors: [], claims: true })],
-  ])("leaves the approval that a refused call %s for its next use", async (_title, use) => {
+  ];
+
+  test.each(USES)("leaves the approval that a refused call %s for its next use", async (_title, use) => {
     const approval = await askFor(crm);
     await approve(approval.id);
     const { member, arrive } = slow();
@@ -661,5 +665,65 @@ describe("a hub that answers too late", () => {
     arrive();
     await until("the approval", async () => ((await hub.get(approval.id))?.state === "approved" ? true : undefined));
     expect(await member.claim(claimOf(approval))).toMatchObject({ outcome: "claimed" });
+  });
+
+  test.each(USES)("does not say of the approval that a refused call %s that it was used", async (_title, use) => {
+    const approval = await askFor(crm);
+    await approve(approval.id);
+    let arrive = (): void => {};
+    let fate: Fate = "answer too late";
+    const later = (late: () => void): void => {
+      arrive = late;
+    };
+    const member = hubApprovals(clientOf(hubs, { fate: () => fate, later }), { hub: HUB_URL });
+    opened.push(member);
+    await expect(use(member, approval)).rejects.toBeInstanceOf(HubUnavailable);
+    fate = "arrives";
+    await expect(member.claim(claimOf(approval))).rejects.toBeInstanceOf(HubUnavailable);
+    // Only this process knows of the request without an answer.
+    expect(await crm.claim(claimOf(approval))).toMatchObject({ outcome: "not_approved" });
+    arrive();
+    await until("the approval", async () => ((await hub.get(approval.id))?.state === "approved" ? true : undefined));
+    expect(await member.claim(claimOf(approval))).toMatchObject({ outcome: "claimed" });
+    // A call runs with it now.
+    expect(await member.claim(claimOf(approval))).toMatchObject({ outcome: "not_approved" });
+  });
+
+  test("a claim finds out whether another one, which has no answer yet, gets it in time", async () => {
+    const approval = await askFor(crm);
+    await approve(approval.id);
+    const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()] as const;
+    const answered: string[] = [];
+    for (const [round, { promise, resolve }] of gates.entries()) {
+      const client = clientOf(hubs);
+      let isFirst = true;
+      const slowly: HubClient = {
+        ...client,
+        async call(method, input, options) {
+          const isHeld = isFirst && method === "approvals.claim";
+          isFirst = false;
+          const answer = await client.call(method, input, options);
+          if (isHeld) await promise;
+          if (isHeld && round === 0) {
+            setImmediate(() => options?.late?.(answer));
+            throw new HubUnavailable("no answer");
+          }
+          return answer;
+        },
+      };
+      const member = hubApprovals(slowly, { hub: HUB_URL });
+      opened.push(member);
+      const first = member.claim(claimOf(approval)).catch(() => "refused");
+      const second = member.claim(claimOf(approval)).catch(() => "to be repeated");
+      void second.then((claimed) => answered.push(typeof claimed === "string" ? claimed : claimed.outcome));
+      await until("the claim", async () => ((await hub.get(approval.id))?.state === "claimed" ? true : undefined));
+      expect(answered).toHaveLength(round);
+      resolve();
+      await Promise.all([first, second]);
+      await until("the end", async () =>
+        round === 1 || (await hub.get(approval.id))?.state === "approved" ? true : undefined,
+      );
+    }
+    expect(answered).toEqual(["to be repeated", "not_approved"]);
   });
 });

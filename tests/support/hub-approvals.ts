@@ -29,6 +29,8 @@ interface ClientOptions {
   readonly now?: () => number;
   /** Called with each request that a hub gets. */
   readonly sent?: (method: string, id: string) => void;
+  /** Called with how an answer that comes too late arrives. */
+  readonly later?: (arrive: () => void) => void;
 }
 
 /** No request arrives after the time for which hubs know that they have carried it out. */
@@ -45,6 +47,7 @@ export function clientOf(hubs: readonly Hub[], options: ClientOptions = {}): Hub
     now = () => 0,
     sent = () => {},
     speaksFor = () => true,
+    later = setImmediate,
   } = options;
   let turn = 0;
   const late: { readonly sentAt: number; readonly again: () => Promise<unknown> }[] = [];
@@ -83,7 +86,7 @@ export function clientOf(hubs: readonly Hub[], options: ClientOptions = {}): Hub
         }
         case "answer too late": {
           const answer = await sendIt();
-          if (answered !== undefined) setImmediate(() => answered(answer));
+          if (answered !== undefined) later(() => answered(answer));
           throw new HubUnavailable("no answer");
         }
         case "arrives again later": {

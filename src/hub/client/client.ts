@@ -82,9 +82,11 @@ class Client implements HubClient {
     try {
       return await this.#repeat(sent, { timeoutMs, attemptMs, delays: REPEAT, signal: signals });
     } catch (error) {
-      if ((isReport || (report !== undefined && sent.mayHaveRun)) && error instanceof HubUnavailable) {
+      if (error instanceof HubUnavailable) {
         const endMs = earlier?.endMs ?? this.#options.monotonic() + LATE_MS;
-        this.#repeatLate({ sent, report, endMs, resumed: new AbortController() }, key);
+        const late = { sent, report, endMs, resumed: new AbortController() };
+        if (!(isReport || (report !== undefined && sent.mayHaveRun)) || !this.#repeatLate(late, key))
+          report?.(undefined);
       }
       throw error;
     }
@@ -129,10 +131,12 @@ class Client implements HubClient {
     return late;
   }
 
-  #repeatLate(late: Late, key = late.sent.id): void {
-    if (this.#late.size >= LATE_MAX) return;
+  /** Returns false when too many are repeated. */
+  #repeatLate(late: Late, key = late.sent.id): boolean {
+    if (this.#late.size >= LATE_MAX) return false;
     this.#late.set(this.#late.has(key) ? late.sent.id : key, late);
     if (!this.#isSendingLate) void this.#sendLate();
+    return true;
   }
 
   /** One at a time: a hub that is overloaded must not get more requests because it is. */
@@ -150,7 +154,10 @@ class Client implements HubClient {
         if (!resumed.signal.aborted) report?.(answer);
       } catch (error) {
         isOver = signal.aborted || !(error instanceof HubUnavailable) || monotonic() >= endMs - LATE_REPEAT.maxMs;
-        if (isOver && !signal.aborted) log(`the hub never answered ${sent.method}`, error);
+        if (isOver && !signal.aborted) {
+          log(`the hub never answered ${sent.method}`, error);
+          report?.(undefined);
+        }
       }
       if (resumed.signal.aborted) continue;
       this.#late.delete(key);

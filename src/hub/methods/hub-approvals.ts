@@ -15,8 +15,10 @@ import type {
 } from "../../approvals/types.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { HubAnswer, HubCallOptions, HubClient } from "../contract.ts";
+import { HubUnavailable } from "../errors.ts";
 import { type ApprovalMethodName, approvalMethodName, WAIT_MS_MAX } from "./approval-inputs.ts";
 import { checkedOutput } from "./approval-outputs.ts";
+import { ApprovalUses } from "./approval-uses.ts";
 
 /** Longest wait of a closing member for its last outcomes to reach the hub: a part of the five seconds that a service has for its end. */
 const LAST_OUTCOMES_MS = 2_000;
@@ -62,16 +64,15 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
   const find = async <Value>(name: ApprovalMethodName, input: object, options?: HubCallOptions) =>
     (await call<Value | null>(name, input, options)) ?? undefined;
   // The client repeats a report that does not arrive, and logs it in the end.
-  const report = (name: "settle" | "endKey", input: object): void => {
-    send(name, input, REPORTED).catch(() => {});
+  const report = (name: "settle" | "endKey", input: object, done = () => {}): void => {
+    send(name, input, { ...REPORTED, late: done }).then(done, (error: unknown) => {
+      if (!(error instanceof HubUnavailable)) done();
+    });
   };
-  // A call that is refused because the answer comes too late does not use its approval.
-  const unused: HubCallOptions = {
-    late({ value }) {
-      const claimed = value as Asked | Claimed | null;
-      if (claimed?.outcome === "claimed") report("settle", { id: claimed.approval.id, outcome: "unused" });
-    },
-  };
+  const uses = new ApprovalUses({
+    // A call that is refused because the answer comes too late does not use its approval.
+    giveBack: (id, done) => report("settle", { id, outcome: "unused" }, done),
+  });
   const closing = new AbortController();
   const notifier = new Notifier({
     pollMs: POLL_MS,
@@ -96,10 +97,12 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
   };
   return {
     isRemote: true,
-    ask: ({ shownPriors, ...request }) =>
-      call("ask", { ...request, shownPriors: shownPriors?.map(({ id, state }) => ({ id, state })) }, unused),
+    ask({ shownPriors, ...request }) {
+      const shown = shownPriors?.map(({ id, state }) => ({ id, state }));
+      return uses.send(request, (options) => call<Asked>("ask", { ...request, shownPriors: shown }, options));
+    },
     foresee: ({ shownPriors: _, ...request }) => find("foresee", request),
-    claim: (claim) => call("claim", claim, unused),
+    claim: (claim) => uses.send(claim, (options) => call<Claimed>("claim", claim, options)),
     async priorOf(of) {
       const { usable, earlier } = await call<Prior>("priorOf", of);
       return { usable, earlier };
@@ -143,8 +146,9 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
           // An agent that repeats its call gets the key that its first attempt has begun.
           resumes: true,
           // The call was refused: the key can be used again.
-          late: ({ value }) => {
-            if ((value as KeyState | null)?.outcome === "begin") report("endKey", { use, end: "not_run" });
+          late: (answer) => {
+            if ((answer?.value as KeyState | null | undefined)?.outcome === "begin")
+              report("endKey", { use, end: "not_run" });
           },
         },
       ),

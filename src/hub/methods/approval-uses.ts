@@ -1,0 +1,74 @@
+import type { Asked, Claim, Claimed } from "../../approvals/types.ts";
+import type { HubAnswer, HubCallOptions } from "../contract.ts";
+import { HubUnavailable } from "../errors.ts";
+
+/** A request that uses an approval of this call, if there is one. */
+interface Use {
+  readonly call: string;
+  readonly answer: Promise<unknown>;
+}
+
+interface UsesOptions {
+  /** Tells the hub that an approval was not used. Calls `done` when the hub knows it, or never will. */
+  readonly giveBack: (approvalId: string, done: () => void) => void;
+}
+
+/**
+ * The requests of this process that use approvals, each until the hub has answered it in time, or has back what it gave too late. In
+ * between, the hub says that the approval is in use, although no call runs.
+ */
+export class ApprovalUses {
+  readonly #open = new Set<Use>();
+  readonly #giveBack: UsesOptions["giveBack"];
+
+  constructor({ giveBack }: UsesOptions) {
+    this.#giveBack = giveBack;
+  }
+
+  /**
+   * Sends a request. Rejects with `HubUnavailable`, too, when a claim finds its approval in use and an earlier request for the same
+   * call has no answer: the approval may become usable again.
+   */
+  async send<Value extends Asked | Claimed>(
+    { requester, planDigest }: Pick<Claim, "requester" | "planDigest">,
+    request: (options: HubCallOptions) => Promise<Value>,
+  ): Promise<Value> {
+    const call = JSON.stringify([requester.issuer, requester.subject, planDigest]);
+    const before = this.#openFor(call);
+    const answer = request({ late: (late) => this.#late(use, late) });
+    const use: Use = { call, answer };
+    this.#open.add(use);
+    try {
+      const value = await answer;
+      this.#open.delete(use);
+      if (isInUse(value)) await assertAnswered([...before, ...this.#openFor(call)]);
+      return value;
+    } catch (error) {
+      // Otherwise, `late` is called.
+      if (!(error instanceof HubUnavailable)) this.#open.delete(use);
+      throw error;
+    }
+  }
+
+  #openFor(call: string): readonly Use[] {
+    return [...this.#open].filter((use) => use.call === call);
+  }
+
+  #late(use: Use, answer: HubAnswer | undefined): void {
+    const done = (): void => void this.#open.delete(use);
+    const used = answer?.value as Asked | Claimed | null | undefined;
+    if (used?.outcome === "claimed") this.#giveBack(used.approval.id, done);
+    else done();
+  }
+}
+
+function isInUse(value: Asked | Claimed): boolean {
+  return value.outcome === "not_approved" && value.approval.state === "claimed";
+}
+
+/** @throws {HubUnavailable} */
+async function assertAnswered(uses: readonly Use[]): Promise<void> {
+  const answers = await Promise.allSettled(uses.map(({ answer }) => answer));
+  if (answers.every(({ status }) => status === "fulfilled")) return;
+  throw new HubUnavailable("the approval is in use by a request that got no answer in time");
+}
