@@ -574,6 +574,27 @@ describe("an outcome that is under way", () => {
   });
 });
 
+test("while claims are held, requests that claim are refused without the hub, and all others are sent", async () => {
+  let isHeld = true;
+  const client = clientOf(hubs, { sent: (method) => sent.push(method) });
+  const member = hubApprovals(client, { hub: HUB_URL, isClaimHeld: () => isHeld });
+  opened.push(member);
+  const approval = await askFor(crm);
+  await approve(approval.id);
+  sent = [];
+  const claiming = [
+    () => member.claim(claimOf(approval)),
+    () => member.beginKey(use),
+    () => member.ask({ ...questionOf(), attach: "any", shownPriors: [], claims: true }),
+  ];
+  for (const claim of claiming) await expect(claim()).rejects.toBeInstanceOf(HubUnavailable);
+  expect(sent).toEqual([]);
+  expect((await member.get(approval.id))?.state).toBe("approved");
+  expect(await member.claimsOf("log-1")).toEqual([]);
+  isHeld = false;
+  expect(await member.claim(claimOf(approval))).toMatchObject({ outcome: "claimed" });
+});
+
 test("a member learns which claims a process of its own has left, and of no other's", async () => {
   const { id, ...approval } = await askFor(crm);
   await approve(id);

@@ -178,6 +178,31 @@ describe("faults of a fleet", () => {
     120_000,
   );
 
+  test("a member that starts while the hub is away settles what it has left when the hub is back", async () => {
+    fleet = await FleetWorld.start();
+    const member = await fleet.withCertificate("a");
+    await member.start();
+    const stuck = (await fleet.call(member, "stuck_asked", "stuck")).body.approval.id as string;
+    await fleet.approve(stuck);
+    const lost = fleet.call(member, "stuck_asked", "stuck", { approval: { id: stuck } }).catch(() => undefined);
+    await until("the run", () => (fleet.runs().includes("stuck") ? true : undefined));
+    const { id, answer } = await runningChange(member);
+    fleet.network.become("cut");
+    expect((await answer()).http).toBe(200);
+    await member.end("SIGKILL");
+    await lost;
+    await member.start();
+    expect((await fleet.call(member, "asked", "early")).body.error?.code).toBe("APPROVAL_UNAVAILABLE");
+    expect([await stateOf(id), await stateOf(stuck)]).toEqual(["claimed", "claimed"]);
+    fleet.network.heal();
+    await until("the outcomes", async () =>
+      (await Promise.all([id, stuck].map(stateOf))).includes("claimed") ? undefined : true,
+    );
+    expect([await stateOf(id), await stateOf(stuck)]).toEqual(["executed", "in_doubt"]);
+    expect(await approvedRun(member, "later")).toBe("done");
+    expect(fleet.runs()).toEqual(["stuck", "held", "later"]);
+  }, 120_000);
+
   test("a change that is answered while no hub runs: the next hub learns that it has run", async () => {
     fleet = await FleetWorld.start();
     const member = await fleet.withCertificate("a");

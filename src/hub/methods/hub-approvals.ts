@@ -36,10 +36,15 @@ const WITHOUT_CLAIMS: ReadonlySet<ApprovalMethodName> = new Set<ApprovalMethodNa
   ...(["findGrant", "boundedGrants", "useGrant", "revokeGrantsFor"] as const),
 ]);
 
+/** Requests that claim an approval, or a key, for this process. */
+const CLAIMING: ReadonlySet<ApprovalMethodName> = new Set<ApprovalMethodName>(["ask", "claim", "beginKey"]);
+
 interface HubApprovalsOptions {
   /** The hub's URL, for messages. */
   readonly hub: string;
   readonly log?: (message: string, cause: unknown) => void;
+  /** Whether this process may not claim yet: the claims of a former one have the same name at the hub. Default: never. */
+  readonly isClaimHeld?: () => boolean;
 }
 
 /** Members of an input that are undefined are not sent. */
@@ -49,13 +54,19 @@ type Call = <Value>(name: ApprovalMethodName, input: object, options?: HubCallOp
  * Returns the approvals that a hub keeps, for one of its members. They fail as a store does that is away. What operators do, they do
  * at the hub.
  */
-export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubApprovalsOptions): Approvals {
+export function hubApprovals(
+  client: HubClient,
+  { hub, log = () => {}, isClaimHeld = () => false }: HubApprovalsOptions,
+): Approvals {
   /** Outcomes of calls that were sent to the hub, without an answer yet. */
   const settling = new Set<Promise<unknown>>();
   const send = (name: ApprovalMethodName, input: object, options?: HubCallOptions): Promise<HubAnswer> =>
     client.call(approvalMethodName(name), input, options);
   /** Sends a request that may see claims, once the hub has the earlier outcomes or has not answered them in time. */
   const sendInOrder = async (name: ApprovalMethodName, input: object, options?: HubCallOptions): Promise<HubAnswer> => {
+    if (CLAIMING.has(name) && isClaimHeld()) {
+      throw new HubUnavailable("the hub does not know yet how the calls of the former process have ended");
+    }
     if (settling.size > 0 && !WITHOUT_CLAIMS.has(name)) await Promise.allSettled(settling);
     return send(name, input, options);
   };
@@ -167,7 +178,8 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
     onEvents: (listener) => notifier.listen(listener),
     claimsOf: (instance) => call("claimsOf", { instance }),
     async doubtClaimsOf(instance) {
-      await call("doubtClaimsOf", { instance });
+      // A request that arrives late must find that it was carried out: by then, the process may have made claims of its own.
+      await call("doubtClaimsOf", { instance }, { resumes: true, late() {} });
     },
     async resolveDoubt({ claimant, approvalId, key, startedAt, isDone }) {
       const use = key && { issuer: key.issuer, subject: key.subject, tool: key.tool, keyHash: key.keyHash };

@@ -7,17 +7,20 @@ import type { Config } from "../config/config.ts";
 import type { Modules } from "../module-types.ts";
 import { closeAudit, openAudit, readExports, startExports } from "./audit.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
-import { endLeftClaims } from "./left-claims.ts";
+import type { MemberOfHub } from "./hub-member.ts";
+import { endLeftClaims, type LeftClaims } from "./left-claims.ts";
 
 interface FormerLogsParts extends Capabilities, Pick<Hooks, "logError" | "onWait"> {
   readonly checkpointKey: KeyObject | undefined;
   readonly approvals: Approvals | undefined;
+  readonly member: MemberOfHub | undefined;
   readonly exporters: Modules["auditExporters"];
 }
 
 interface FormerLog {
   readonly audit: AuditLog;
   readonly exporters: Exporters;
+  readonly left: LeftClaims | undefined;
 }
 
 /** The logs of workers that no process of this service writes any more. */
@@ -41,7 +44,11 @@ export async function openFormerLogs(
   return {
     states: () => opened.flatMap(({ exporters }) => exporters.states()),
     async close() {
-      await Promise.all(opened.map(({ audit, exporters }) => closeAudit(audit, exporters)));
+      const close = async ({ audit, exporters, left }: FormerLog): Promise<void> => {
+        await left?.close();
+        await closeAudit(audit, exporters);
+      };
+      await Promise.all(opened.map(close));
     },
   };
 }
@@ -51,9 +58,9 @@ async function openFormerLog(log: LogFolder, config: Config, parts: FormerLogsPa
   const own = { ...config, worker: workerOf(log) };
   try {
     const audit = await openAudit(own, parts);
-    if (approvals !== undefined) await endLeftClaims(own, { ...parts, audit, approvals });
+    const left = approvals && (await endLeftClaims(own, { ...parts, audit, approvals }));
     const targets = readExports(own, { ...parts, problems: [] });
-    return { audit, exporters: startExports(own, targets, { ...parts, audit }) };
+    return { audit, left, exporters: startExports(own, targets, { ...parts, audit }) };
   } catch (error) {
     logError(`the log of a former worker is not continued: ${log.name}`, error);
     return undefined;

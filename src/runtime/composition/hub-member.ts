@@ -35,6 +35,8 @@ export interface MemberOfHub {
   readonly operations: StateOperations;
   /** Whether the hub was heard of within the last seconds. */
   isConnected(): boolean;
+  /** Refuses calls that claim an approval or a key until the promise settles. */
+  holdClaims(until: Promise<unknown>): void;
   close(): Promise<void>;
 }
 
@@ -42,10 +44,18 @@ export interface MemberOfHub {
 export function openMember(config: Config, parts: MemberParts): MemberOfHub {
   const client = clientOf(config, parts);
   const hub = present(config.hub?.url, "the hub's URL");
+  let isClaimHeld = false;
+  const letClaim = (): void => {
+    isClaimHeld = false;
+  };
   return {
-    approvals: hubApprovals(client, { hub, log: parts.log }),
+    approvals: hubApprovals(client, { hub, log: parts.log, isClaimHeld: () => isClaimHeld }),
     operations: hubState(client, { hub }),
     isConnected: () => client.isConnected,
+    holdClaims(until) {
+      isClaimHeld = true;
+      until.then(letClaim, letClaim);
+    },
     close: () => client.close(),
   };
 }

@@ -2,8 +2,11 @@ import type { Approvals } from "../../approvals/types.ts";
 import type { AuditLog } from "../../audit/audit-log.ts";
 import { searchPages } from "../../audit/query/query.ts";
 import { fieldValue } from "../../core/audit-fields.ts";
+import { pause } from "../../core/time-limits.ts";
+import { HubUnavailable } from "../../hub/errors.ts";
 import type { Config } from "../config/config.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
+import type { MemberOfHub } from "./hub-member.ts";
 import { logDirOf } from "./instance.ts";
 
 /** Claims that are older stay in doubt. No lease is longer. */
@@ -12,9 +15,21 @@ const PAGE_BYTES_MAX = 1_048_576;
 /** More claims are found in one pass: parsing every line takes as long as this many searches for one id. */
 const SINGLY_MAX = 16;
 
+/** Interval at which a start that did not reach the hub looks whether it is back, in milliseconds. */
+const AWAY_MS = 200;
+
 interface LeftClaimsParts extends Pick<Capabilities, "clock">, Pick<Hooks, "logError"> {
   readonly audit: Pick<AuditLog, "id" | "interrupted">;
   readonly approvals: Pick<Approvals, "claimsOf" | "settle" | "resolveDoubt" | "doubtClaimsOf" | "doubtKey">;
+  /** The connection to the hub that keeps the approvals; undefined with a database. */
+  readonly member?: Pick<MemberOfHub, "isConnected"> | undefined;
+}
+
+/** The end of the claims that a crash has left, in the background while the hub is away. */
+export interface LeftClaims extends Pick<Approvals, "resolveDoubt"> {
+  /** Settles when they have ended, or cannot be ended; undefined when that is known. */
+  readonly open: Promise<void> | undefined;
+  close(): Promise<void>;
 }
 
 /**
@@ -23,17 +38,20 @@ interface LeftClaimsParts extends Pick<Capabilities, "clock">, Pick<Hooks, "logE
  * ran them is gone: this one has the lock of its audit directory. The intents are for claims of a release that did not name its log
  * in them.
  */
-export async function endLeftClaims(config: Config, parts: LeftClaimsParts): Promise<void> {
+export async function endLeftClaims(config: Config, parts: LeftClaimsParts): Promise<LeftClaims> {
   const { audit, approvals, logError } = parts;
   const id = audit.id();
+  const ending = new AbortController();
+  const steps: Steps = [];
   if (id !== undefined) {
-    await settleAnswered(id, config, parts)
-      // Only then: after a failure, a call that was answered would be in doubt.
-      .then(() => approvals.doubtClaimsOf(id))
-      .catch((error: unknown) => {
-        logError?.("the claims that a crash has left could not be settled", error);
-      });
+    // Only one after the other: otherwise, a call that was answered would be in doubt.
+    steps.push(
+      () => settleAnswered(id, config, parts),
+      () => approvals.doubtClaimsOf(id),
+    );
   }
+  await take(steps, parts);
+  const open = steps.length === 0 ? undefined : takeWhenBack(steps, parts, ending.signal);
   for (const { approvalId, key } of audit.interrupted) {
     if (approvalId !== undefined) {
       await approvals.settle(approvalId, "in_doubt").catch((error: unknown) => {
@@ -45,6 +63,45 @@ export async function endLeftClaims(config: Config, parts: LeftClaimsParts): Pro
         logError?.("an interrupted call's Idempotency-Key could not be settled", error);
       });
     }
+  }
+  return {
+    open,
+    async resolveDoubt(doubt) {
+      if (open === undefined) return approvals.resolveDoubt(doubt);
+      // Claims are in doubt before their doubt is resolved. The resolution of other calls does not wait for the hub.
+      void open
+        .then(() => approvals.resolveDoubt(doubt))
+        .catch((error: unknown) => logError?.("an interrupted call's approval could not be settled", error));
+    },
+    async close() {
+      ending.abort();
+      await open;
+    },
+  };
+}
+
+/** Work that is left, in order. Without claims of this process, what is done need not be done again. */
+type Steps = (() => Promise<void>)[];
+
+/** Takes the steps, until one fails because the hub does not answer: that one and the others are left. */
+async function take(steps: Steps, { member, logError }: LeftClaimsParts): Promise<void> {
+  try {
+    for (let [step] = steps; step !== undefined; [step] = steps) {
+      await step();
+      steps.shift();
+    }
+  } catch (error) {
+    if (error instanceof HubUnavailable && member !== undefined) return;
+    logError?.("the claims that a crash has left could not be settled", error);
+    steps.length = 0;
+  }
+}
+
+async function takeWhenBack(steps: Steps, parts: LeftClaimsParts, signal: AbortSignal): Promise<void> {
+  while (steps.length > 0) {
+    await pause(AWAY_MS, signal);
+    if (signal.aborted) return;
+    if (parts.member?.isConnected() === true) await take(steps, parts);
   }
 }
 

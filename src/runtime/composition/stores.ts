@@ -6,6 +6,7 @@ import { openState, openStore } from "./approvals.ts";
 import type { Parts } from "./assembly.ts";
 import { openAudit } from "./audit.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
+import type { MemberOfHub } from "./hub-member.ts";
 import { openMember } from "./hub-start.ts";
 import { formerLogsOf } from "./instance.ts";
 
@@ -45,6 +46,7 @@ export async function openStores(
 
 interface FormerParts extends Pick<Parts, "checkpointKey"> {
   readonly approvals: Approvals | undefined;
+  readonly member: MemberOfHub | undefined;
   readonly modules: Modules;
 }
 
@@ -52,11 +54,11 @@ interface FormerParts extends Pick<Parts, "checkpointKey"> {
 export async function continueFormerLogs(
   config: Config,
   hooks: Capabilities & Hooks,
-  { checkpointKey, approvals, modules }: FormerParts,
+  { modules, ...parts }: FormerParts,
 ) {
   const logs = formerLogsOf(config);
   if (logs.length === 0) return undefined;
   const { openFormerLogs } = await import("./former-logs.ts");
   const exporters = modules.auditExporters;
-  return openFormerLogs(logs, config, { ...hooks, checkpointKey, approvals, exporters });
+  return openFormerLogs(logs, config, { ...hooks, ...parts, exporters });
 }

@@ -220,7 +220,9 @@ async function openParts(config: Config, modules: Modules, { hooks, fingerprint,
   });
   await versions.adopt(snapshots.current(), "start");
   await halts.start();
-  if (approvals !== undefined) await endLeftClaims(config, { ...CAPABILITIES, ...hooks, audit, approvals });
+  const left = approvals && (await endLeftClaims(config, { ...CAPABILITIES, ...hooks, audit, approvals, member }));
+  if (left?.open !== undefined) member?.holdClaims(left.open);
+  closings.push(() => left?.close());
   const hub = await openHub(config, {
     ...CAPABILITIES,
     ...hooks,
@@ -244,13 +246,17 @@ async function openParts(config: Config, modules: Modules, { hooks, fingerprint,
     ...CAPABILITIES,
     ...hooks,
     audit,
-    approvals,
+    approvals: left,
     targets: () => snapshots.current().parts.targets,
   });
   closings.push(() => resolving.close());
   const exporters = startExports(config, parts.exports, { ...CAPABILITIES, ...hooks, audit });
   endAudit = () => closeAudit(audit, exporters);
-  const formerLogs = await continueFormerLogs(config, { ...CAPABILITIES, ...hooks }, { ...parts, approvals, modules });
+  const formerLogs = await continueFormerLogs(
+    config,
+    { ...CAPABILITIES, ...hooks },
+    { ...parts, approvals, member, modules },
+  );
   atEnd.push(() => formerLogs?.close());
   const reloading = startReloading(config, {
     snapshots,

@@ -1,13 +1,15 @@
-import { afterEach, beforeEach, expect, test } from "bun:test";
+import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import type { Approvals } from "../../../src/approvals/types.ts";
 import type { AuditLog } from "../../../src/audit/audit-log.ts";
 import type { EntryDraft } from "../../../src/audit/entry.ts";
 import { intentLine } from "../../../src/audit/journal/journal.ts";
+import { HubRefusal, HubUnavailable } from "../../../src/hub/errors.ts";
 import { endLeftClaims } from "../../../src/runtime/composition/left-claims.ts";
 import type { Config } from "../../../src/runtime/config/config.ts";
 import { createWorld, draftOf, type World } from "../../audit/support/open.ts";
 import { type ApprovalWorld, claimedFrom, createApprovalWorld } from "../../support/approvals.ts";
 import { byHub, WAYS } from "../../support/hub-approvals.ts";
+import { turns } from "../../support/until.ts";
 
 let log: World;
 let world: ApprovalWorld;
@@ -47,13 +49,19 @@ const ended = (id: string, more: Partial<EntryDraft> = {}) =>
   audit.append(draftOf(`t-${id}`, { approval: { id, by: "human:bob" }, ...more }));
 
 /** The process is killed, and starts again. */
-async function nextStart(approvals: Approvals = store): Promise<readonly unknown[]> {
+async function restarted(approvals: Approvals, isConnected?: () => boolean) {
   await log.stop();
   audit = log.open();
   const errors: unknown[] = [];
   const config = { audit: { dir: log.dir }, folder: "/" } as unknown as Config;
   const logError = (...error: readonly unknown[]) => void errors.push(error[0]);
-  await endLeftClaims(config, { audit, approvals, clock: () => log.now, logError });
+  const member = isConnected && { isConnected };
+  return { errors, left: await endLeftClaims(config, { audit, approvals, clock: () => log.now, logError, member }) };
+}
+
+async function nextStart(approvals: Approvals = store): Promise<readonly unknown[]> {
+  const { errors, left } = await restarted(approvals);
+  expect(left.open).toBeUndefined();
   return errors;
 }
 
@@ -120,4 +128,56 @@ test("a start that is killed, or has no store, before it has settled an answered
   }
   expect(await nextStart()).toEqual([]);
   expect(await stateOf(answered)).toBe("executed");
+});
+
+describe("a member that starts while its hub is away", () => {
+  const away = () => Promise.reject(new HubUnavailable("no answer"));
+
+  test.each(["claimsOf", "settle", "doubtClaimsOf"] as const)(
+    "settles what it has left when the hub is back, from %s on",
+    async (name) => {
+      await open(() => createApprovalWorld(undefined, byHub));
+      const [answered, running] = [await claimed(), await claimed()];
+      await intended(answered);
+      await ended(answered);
+      let isBack = false;
+      const calls: string[] = [];
+      const approvals: Approvals = { ...store, [name]: (...of: never[]) => (isBack ? store[name](...of) : away()) };
+      approvals.resolveDoubt = async () => void calls.push("resolveDoubt");
+      const { errors, left } = await restarted(approvals, () => isBack);
+      expect(left.open).toBeDefined();
+      await left.resolveDoubt({ claimant: "a", approvalId: answered, key: undefined, startedAt: 0, isDone: true });
+      expect(await stateOf(running)).toBe("claimed");
+      expect(calls).toEqual([]);
+      isBack = true;
+      await left.open;
+      expect([await stateOf(answered), await stateOf(running), errors]).toEqual(["executed", "in_doubt", []]);
+      await turns();
+      expect(calls).toEqual(["resolveDoubt"]);
+      await left.close();
+    },
+  );
+
+  test("that refuses the member then: the rest is logged, and not tried again", async () => {
+    await open(() => createApprovalWorld(undefined, byHub));
+    const running = await claimed();
+    let isBack = false;
+    const refused = () => Promise.reject(new HubRefusal(401, "UNAUTHENTICATED", "unknown"));
+    const approvals: Approvals = { ...store, claimsOf: () => (isBack ? refused() : away()) };
+    const { errors, left } = await restarted(approvals, () => isBack);
+    isBack = true;
+    await left.open;
+    expect([await stateOf(running), errors]).toEqual([
+      "claimed",
+      ["the claims that a crash has left could not be settled"],
+    ]);
+  });
+
+  test("ends without having reached it", async () => {
+    await open(() => createApprovalWorld(undefined, byHub));
+    const running = await claimed();
+    const { errors, left } = await restarted({ ...store, claimsOf: away }, () => false);
+    await left.close();
+    expect([await stateOf(running), errors]).toEqual(["claimed", []]);
+  });
 });
