@@ -1,4 +1,14 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { randomUUID } from "node:crypto";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { z } from "zod";
 import { diskFiles } from "../audit/journal/file-operations.ts";
@@ -67,7 +77,11 @@ export class BundleStore {
   /** Writes a verified bundle next to the one in use. */
   async keep(bundle: Bundle, archive: Uint8Array): Promise<PlacedBundle> {
     mkdirSync(this.#dir, PRIVATE_DIRECTORY);
-    await diskFiles.replace(this.#archivePath(bundle.digest), archive);
+    const path = this.#archivePath(bundle.digest);
+    // A command that checks the configuration may write the same bundle at the same time.
+    const draft = `${path}.${randomUUID()}`;
+    await diskFiles.replace(draft, archive);
+    renameSync(draft, path);
     return this.#place(bundle);
   }
 
@@ -85,7 +99,7 @@ export class BundleStore {
     for (const folder of [this.#dir, join(this.#dir, "versions"), join(this.#dir, "contracts")]) {
       for (const name of namesIn(folder)) {
         const path = join(folder, name);
-        // Half-written ones too, which end in `.new`.
+        // Half-written ones too, which have longer names.
         const isBundle = folder !== this.#dir || name.includes(".tar.gz");
         if (isBundle && !kept.has(path)) rmSync(path, { recursive: true, force: true });
       }
@@ -130,14 +144,21 @@ export class BundleStore {
 function place(folder: string, files: ArchiveFiles): void {
   // The folder may be in use by the service while a command checks the configuration.
   if (holdsExactly(folder, files)) return;
-  const draft = `${folder}.new`;
-  rmSync(draft, { recursive: true, force: true });
+  mkdirSync(dirname(folder), PRIVATE_DIRECTORY);
+  // A draft of its own: another process may make the same folder at the same time.
+  const draft = mkdtempSync(`${folder}.`);
   for (const [path, content] of files) {
     mkdirSync(dirname(join(draft, path)), PRIVATE_DIRECTORY);
     writeFileSync(join(draft, path), content, { mode: 0o600 });
   }
-  rmSync(folder, { recursive: true, force: true });
-  renameSync(draft, folder);
+  try {
+    renameSync(draft, folder);
+  } catch {
+    // There is one: the other process was faster, or it is damaged.
+    const isPlaced = holdsExactly(folder, files);
+    rmSync(isPlaced ? draft : folder, { recursive: true, force: true });
+    if (!isPlaced) renameSync(draft, folder);
+  }
 }
 
 function namesIn(folder: string): readonly string[] {
