@@ -593,6 +593,8 @@ test("while claims are held, requests that claim are refused without the hub, an
   expect(await member.claimsOf("log-1")).toEqual([]);
   isHeld = false;
   expect(await member.claim(claimOf(approval))).toMatchObject({ outcome: "claimed" });
+  // The refused ones hold nothing.
+  expect(await member.claim(claimOf(approval))).toMatchObject({ outcome: "not_approved" });
 });
 
 test("a member learns which claims a process of its own has left, and of no other's", async () => {

@@ -8,6 +8,16 @@ interface Use {
   readonly answer: Promise<unknown>;
 }
 
+/** The call that uses the approval. */
+export type UsedBy = Pick<Claim, "requester" | "planDigest">;
+
+interface Sending<Value> {
+  /** Sends the request to the client. It does not fail with `HubUnavailable` by itself. */
+  readonly request: (options: HubCallOptions) => Promise<HubAnswer>;
+  /** Checks the answer's value. @throws {HubUnavailable} when it is malformed */
+  readonly read: (value: unknown) => Value;
+}
+
 interface UsesOptions {
   /** Tells the hub that an approval was not used. Calls `done` when the hub knows it, or never will. */
   readonly giveBack: (approvalId: string, done: () => void) => void;
@@ -26,28 +36,30 @@ export class ApprovalUses {
   }
 
   /**
-   * Sends a request. Rejects with `HubUnavailable`, too, when a claim finds its approval in use and an earlier request for the same
-   * call has no answer: the approval may become usable again.
+   * Sends a request. Rejects with `HubUnavailable`, too, when a claim finds its approval in use and another request for the same call
+   * gets no answer in time: the approval may become usable again.
    */
   async send<Value extends Asked | Claimed>(
-    { requester, planDigest }: Pick<Claim, "requester" | "planDigest">,
-    request: (options: HubCallOptions) => Promise<Value>,
+    { requester, planDigest }: UsedBy,
+    { request, read }: Sending<Value>,
   ): Promise<Value> {
     const call = JSON.stringify([requester.issuer, requester.subject, planDigest]);
     const before = this.#openFor(call);
     const answer = request({ late: (late) => this.#late(use, late) });
     const use: Use = { call, answer };
     this.#open.add(use);
+    let answered: HubAnswer;
     try {
-      const value = await answer;
+      answered = await answer;
       this.#open.delete(use);
-      if (isInUse(value)) await assertAnswered([...before, ...this.#openFor(call)]);
-      return value;
     } catch (error) {
       // Otherwise, `late` is called.
       if (!(error instanceof HubUnavailable)) this.#open.delete(use);
       throw error;
     }
+    const value = read(answered.value);
+    if (isInUse(value)) await assertAnswered([...before, ...this.#openFor(call)]);
+    return value;
   }
 
   #openFor(call: string): readonly Use[] {

@@ -18,7 +18,7 @@ import type { HubAnswer, HubCallOptions, HubClient } from "../contract.ts";
 import { HubUnavailable } from "../errors.ts";
 import { type ApprovalMethodName, approvalMethodName, WAIT_MS_MAX } from "./approval-inputs.ts";
 import { checkedOutput } from "./approval-outputs.ts";
-import { ApprovalUses } from "./approval-uses.ts";
+import { ApprovalUses, type UsedBy } from "./approval-uses.ts";
 
 /** Longest wait of a closing member for its last outcomes to reach the hub: a part of the five seconds that a service has for its end. */
 const LAST_OUTCOMES_MS = 2_000;
@@ -35,9 +35,6 @@ const WITHOUT_CLAIMS: ReadonlySet<ApprovalMethodName> = new Set<ApprovalMethodNa
   ...(["openSession", "findSession", "hasSessionEnded"] as const),
   ...(["findGrant", "boundedGrants", "useGrant", "revokeGrantsFor"] as const),
 ]);
-
-/** Requests that claim an approval, or a key, for this process. */
-const CLAIMING: ReadonlySet<ApprovalMethodName> = new Set<ApprovalMethodName>(["ask", "claim", "beginKey"]);
 
 interface HubApprovalsOptions {
   /** The hub's URL, for messages. */
@@ -64,9 +61,6 @@ export function hubApprovals(
     client.call(approvalMethodName(name), input, options);
   /** Sends a request that may see claims, once the hub has the earlier outcomes or has not answered them in time. */
   const sendInOrder = async (name: ApprovalMethodName, input: object, options?: HubCallOptions): Promise<HubAnswer> => {
-    if (CLAIMING.has(name) && isClaimHeld()) {
-      throw new HubUnavailable("the hub does not know yet how the calls of the former process have ended");
-    }
     if (settling.size > 0 && !WITHOUT_CLAIMS.has(name)) await Promise.allSettled(settling);
     return send(name, input, options);
   };
@@ -84,6 +78,16 @@ export function hubApprovals(
     // A call that is refused because the answer comes too late does not use its approval.
     giveBack: (id, done) => report("settle", { id, outcome: "unused" }, done),
   });
+  /** @throws {HubUnavailable} */
+  const assertMayClaim = (): void => {
+    if (isClaimHeld())
+      throw new HubUnavailable("the hub does not know yet how the calls of the former process have ended");
+  };
+  const use = async <Value extends Asked | Claimed>(name: "ask" | "claim", input: UsedBy): Promise<Value> => {
+    assertMayClaim();
+    const read = (value: unknown): Value => checkedOutput(name, input, value) as Value;
+    return uses.send(input, { read, request: (options) => sendInOrder(name, input, options) });
+  };
   const closing = new AbortController();
   const notifier = new Notifier({
     pollMs: POLL_MS,
@@ -110,10 +114,10 @@ export function hubApprovals(
     isRemote: true,
     ask({ shownPriors, ...request }) {
       const shown = shownPriors?.map(({ id, state }) => ({ id, state }));
-      return uses.send(request, (options) => call<Asked>("ask", { ...request, shownPriors: shown }, options));
+      return use("ask", { ...request, shownPriors: shown });
     },
     foresee: ({ shownPriors: _, ...request }) => find("foresee", request),
-    claim: (claim) => uses.send(claim, (options) => call<Claimed>("claim", claim, options)),
+    claim: (claim) => use("claim", claim),
     async priorOf(of) {
       const { usable, earlier } = await call<Prior>("priorOf", of);
       return { usable, earlier };
@@ -149,22 +153,24 @@ export function hubApprovals(
       if (owner.issuer !== by.issuer || owner.subject !== by.subject) return atTheHub();
       return call("endSession", { id, requester: ownerOf(by) });
     },
-    beginKey: (use) =>
-      call(
+    async beginKey(begun) {
+      assertMayClaim();
+      return call(
         "beginKey",
-        { use },
+        { use: begun },
         {
           // An agent that repeats its call gets the key that its first attempt has begun.
           resumes: true,
           // The call was refused: the key can be used again.
           late: (answer) => {
             if ((answer?.value as KeyState | null | undefined)?.outcome === "begin")
-              report("endKey", { use, end: "not_run" });
+              report("endKey", { use: begun, end: "not_run" });
           },
         },
-      ),
-    async endKey(use, end, unkept) {
-      await send("endKey", { use, end, unkept }, REPORTED);
+      );
+    },
+    async endKey(ended, end, unkept) {
+      await send("endKey", { use: ended, end, unkept }, REPORTED);
     },
     // For uses of keys whose rows name no process; those of a member always do, and `doubtClaimsOf` has ended them.
     doubtKey: async () => {},
