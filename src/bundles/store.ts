@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import {
   existsSync,
   mkdirSync,
@@ -79,9 +78,10 @@ export class BundleStore {
     mkdirSync(this.#dir, PRIVATE_DIRECTORY);
     const path = this.#archivePath(bundle.digest);
     // A command that checks the configuration may write the same bundle at the same time.
-    const draft = `${path}.${randomUUID()}`;
-    await diskFiles.replace(draft, archive);
-    renameSync(draft, path);
+    const draft = mkdtempSync(`${path}.`);
+    await diskFiles.replace(join(draft, "archive"), archive);
+    renameSync(join(draft, "archive"), path);
+    rmSync(draft, { recursive: true, force: true });
     return this.#place(bundle);
   }
 

@@ -8,6 +8,7 @@ import { OPERATED_ADDRESSES } from "../../egress/addresses.ts";
 import { RotatingClient } from "../../egress/rotating-client.ts";
 import { openHubClient } from "../../hub/client/client.ts";
 import type { HubClient } from "../../hub/contract.ts";
+import { HubUnavailable } from "../../hub/errors.ts";
 import { hubApprovals } from "../../hub/methods/hub-approvals.ts";
 import { hubState } from "../../hub/methods/state.ts";
 import type { Config } from "../config/config.ts";
@@ -35,6 +36,8 @@ export interface MemberOfHub {
   readonly operations: StateOperations;
   /** Whether the hub was heard of within the last seconds. */
   isConnected(): boolean;
+  /** Whether the hub did not answer: the same request may succeed later. */
+  isUnavailable(error: unknown): boolean;
   /** Refuses calls that claim an approval or a key until the promise settles. */
   holdClaims(until: Promise<unknown>): void;
   close(): Promise<void>;
@@ -52,6 +55,7 @@ export function openMember(config: Config, parts: MemberParts): MemberOfHub {
     approvals: hubApprovals(client, { hub, log: parts.log, isClaimHeld: () => isClaimHeld }),
     operations: hubState(client, { hub }),
     isConnected: () => client.isConnected,
+    isUnavailable: (error) => error instanceof HubUnavailable,
     holdClaims(until) {
       isClaimHeld = true;
       until.then(letClaim, letClaim);

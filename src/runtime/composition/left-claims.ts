@@ -3,7 +3,6 @@ import type { AuditLog } from "../../audit/audit-log.ts";
 import { searchPages } from "../../audit/query/query.ts";
 import { fieldValue } from "../../core/audit-fields.ts";
 import { pause } from "../../core/time-limits.ts";
-import { HubUnavailable } from "../../hub/errors.ts";
 import type { Config } from "../config/config.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import type { MemberOfHub } from "./hub-member.ts";
@@ -22,7 +21,7 @@ interface LeftClaimsParts extends Pick<Capabilities, "clock">, Pick<Hooks, "logE
   readonly audit: Pick<AuditLog, "id" | "interrupted">;
   readonly approvals: Pick<Approvals, "claimsOf" | "settle" | "resolveDoubt" | "doubtClaimsOf" | "doubtKey">;
   /** The connection to the hub that keeps the approvals; undefined with a database. */
-  readonly member?: Pick<MemberOfHub, "isConnected"> | undefined;
+  readonly member?: Pick<MemberOfHub, "isConnected" | "isUnavailable"> | undefined;
 }
 
 /** The end of the claims that a crash has left, in the background while the hub is away. */
@@ -91,7 +90,7 @@ async function take(steps: Steps, { member, logError }: LeftClaimsParts): Promis
       steps.shift();
     }
   } catch (error) {
-    if (error instanceof HubUnavailable && member !== undefined) return;
+    if (member?.isUnavailable(error) === true) return;
     logError?.("the claims that a crash has left could not be settled", error);
     steps.length = 0;
   }

@@ -55,7 +55,8 @@ async function restarted(approvals: Approvals, isConnected?: () => boolean) {
   const errors: unknown[] = [];
   const config = { audit: { dir: log.dir }, folder: "/" } as unknown as Config;
   const logError = (...error: readonly unknown[]) => void errors.push(error[0]);
-  const member = isConnected && { isConnected };
+  const isUnavailable = (error: unknown) => error instanceof HubUnavailable;
+  const member = isConnected && { isConnected, isUnavailable };
   return { errors, left: await endLeftClaims(config, { audit, approvals, clock: () => log.now, logError, member }) };
 }
 
