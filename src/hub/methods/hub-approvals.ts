@@ -113,8 +113,8 @@ export function hubApprovals(
   return {
     isRemote: true,
     ask({ shownPriors, ...request }) {
-      const shown = shownPriors?.map(({ id, state }) => ({ id, state }));
-      return use("ask", { ...request, shownPriors: shown });
+      const input = { ...request, shownPriors: shownPriors?.map(({ id, state }) => ({ id, state })) };
+      return use("ask", input);
     },
     foresee: ({ shownPriors: _, ...request }) => find("foresee", request),
     claim: (claim) => use("claim", claim),
