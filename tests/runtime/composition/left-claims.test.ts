@@ -143,7 +143,11 @@ describe("a member that starts while its hub is away", () => {
       await ended(answered);
       let isBack = false;
       const calls: string[] = [];
-      const approvals: Approvals = { ...store, [name]: (...of: never[]) => (isBack ? store[name](...of) : away()) };
+      const reach = store[name] as (...of: readonly unknown[]) => Promise<unknown>;
+      const approvals: Approvals = {
+        ...store,
+        [name]: (...of: readonly unknown[]) => (isBack ? reach(...of) : away()),
+      };
       approvals.resolveDoubt = async () => void calls.push("resolveDoubt");
       const { errors, left } = await restarted(approvals, () => isBack);
       expect(left.open).toBeDefined();
