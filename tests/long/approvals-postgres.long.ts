@@ -23,6 +23,7 @@ import { expectKillSurvived, KILLS } from "../support/approvals-kills.ts";
 import { walkIn, walks } from "../support/approvals-model.ts";
 import { clockedDatabase, preparedDatabase } from "../support/approvals-postgres.ts";
 import { raceClaims, raceVotes, readLines } from "../support/approvals-race.ts";
+import { inTime } from "../support/in-time.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { rounds } from "../support/rounds.ts";
 import { until } from "../support/until.ts";
@@ -282,16 +283,18 @@ describe.skipIf(native === undefined)("replicas", () => {
 
   test("notify each other within a second", async () => {
     const [first, second] = stores as [Approvals, Approvals];
-    for (let round = 0; round < 10; round += 1) {
-      const { id } = await askFor(first, { planDigest: `${round}` });
+    let rounds = 0;
+    await inTime(10, 900, async () => {
+      rounds += 1;
+      const { id } = await askFor(first, { planDigest: `${rounds}` });
       const waited = first.wait(id, { timeoutMs: 60_000 });
       // What is asked later is answered later: the wait looks, and waits.
       await look(first, id);
       const from = performance.now();
       await second.decide({ id, by: OPERATOR, decision: "approve" });
       expect(await waited).toMatchObject({ state: "approved" });
-      expect(performance.now() - from).toBeLessThan(900);
-    }
+      return performance.now() - from;
+    });
   });
 
   test("one that stops during a change delays the others for seconds, not permanently", async () => {
@@ -421,15 +424,17 @@ describe.skipIf(native === undefined)("two services on one database", () => {
 
   test("a call that waits at one runs when it is decided at the other", async () => {
     const [one, two] = services;
-    const call = one.call("do_write", "b", { headers: { prefer: "wait=30" } });
-    const id = await until("the question", async () => {
-      const { body } = await two.send("GET", "/approvals", { token: await two.person() });
-      return body.approvals[0]?.id as string | undefined;
+    await inTime(1, 1_000, async () => {
+      const call = one.call("do_write", "b", { headers: { prefer: "wait=30" } });
+      const id = await until("the question", async () => {
+        const { body } = await two.send("GET", "/approvals?state=pending", { token: await two.person() });
+        return body.approvals[0]?.id as string | undefined;
+      });
+      const from = performance.now();
+      await two.decide(id, "approve");
+      expect(await call).toMatchObject({ http: 200, body: { status: "success" } });
+      return performance.now() - from;
     });
-    const from = performance.now();
-    await two.decide(id, "approve");
-    expect(await call).toMatchObject({ http: 200, body: { status: "success" } });
-    expect(performance.now() - from).toBeLessThan(1_000);
   });
 
   test("while the database is unavailable a call that must ask is refused, and one that need not runs", async () => {

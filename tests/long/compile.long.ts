@@ -19,6 +19,7 @@ import { Visitor } from "../console/app/visitor.ts";
 import { browserPath, launchBrowser } from "../support/browser.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { freePorts } from "../support/ports.ts";
+import { processorMsOf } from "../support/processor-time.ts";
 import { type Ended, environmentOf, run, SIGNATURES_NOT_CHECKED } from "../support/stc.ts";
 import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
@@ -26,7 +27,7 @@ import { PROJECT } from "../support/world.ts";
 /** Long: the single binary is compiled as the image compiles it, and walks the road far from this repository. */
 const COMPILE_TIMEOUT_MS = 180_000;
 /**
- * From the start of the process to `/readyz`, the best of a few, as a multiple of what `stc --version` takes. The start searches the
+ * Processor time from the start of the process to `/readyz`, the least of a few, as a multiple of what `stc --version` takes. The start searches the
  * configuration for secrets before it is kept, so that the first call no longer waits for the detectors to be made.
  */
 const READY_RATIO_MAX = 20;
@@ -182,13 +183,15 @@ test("variables that take over the runtime are refused, and development needs th
 test("`stc serve` answers governed calls, is ready in time, and drains on SIGTERM", async () => {
   const [times, bare]: [number[], number[]] = [[], []];
   for (let start = 0; start < STARTS; start += 1) {
-    const begun = Bun.nanoseconds();
-    expect((await stc(["--version"])).code).toBe(0);
-    bare.push((Bun.nanoseconds() - begun) / 1e6);
+    const { exitCode, resourceUsage } = Bun.spawnSync([binary, "--version"], { env: environmentOf({}) });
+    expect(exitCode).toBe(0);
+    bare.push(Number(resourceUsage.cpuTime.total) / 1_000);
     times.push(await oneLife(start === 0));
   }
   const [best, shortest] = [Math.min(...times), Math.min(...bare)];
-  console.log(`start to ready: best ${best} ms, ${(best / shortest).toFixed(1)} times as long as \`stc --version\``);
+  console.log(
+    `start to ready: least ${best} ms of processor time, ${(best / shortest).toFixed(1)} times as long as \`stc --version\``,
+  );
   expect(best / shortest).toBeLessThanOrEqual(READY_RATIO_MAX);
   const lines = readdirSync(join(folder, "audit"))
     .filter((name) => name.endsWith(".jsonl"))
@@ -305,11 +308,10 @@ test.skipIf(setpriv === null)("it runs as a user without name, home and capabili
   expect(await child.exited).toBe(0);
 });
 
-/** Starts it, waits until it is ready, ends it. Answers how many milliseconds it took to be ready. */
+/** Starts it, waits until it is ready, ends it. Answers how many milliseconds of processor time it took to be ready. */
 async function oneLife(withCalls: boolean): Promise<number> {
   const port = freePorts();
   writeFileSync(join(place, "stc.yaml"), configuration(port, "./tools"));
-  const begun = Bun.nanoseconds();
   const child = Bun.spawn([binary, "serve", "--config", "stc.yaml"], {
     cwd: place,
     env: environmentOf({}),
@@ -319,7 +321,7 @@ async function oneLife(withCalls: boolean): Promise<number> {
   const url = `http://127.0.0.1:${port}`;
   const readyMs = await until("the service to be ready", async () => {
     const answer = await fetch(`${url}/readyz`).catch(() => undefined);
-    return answer?.ok === true ? Math.round((Bun.nanoseconds() - begun) / 1e6) : undefined;
+    return answer?.ok === true ? processorMsOf(child.pid) : undefined;
   });
   if (withCalls) await governedCalls(url);
   const health = await stc(["health", "--ready"], { STC_URL: url });

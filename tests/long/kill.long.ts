@@ -3,6 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { rounds } from "../support/rounds.ts";
+import { until } from "../support/until.ts";
 
 /** Long: the service is killed again and again under load; whatever it answered is in the audit. */
 const ROUNDS = rounds({ few: 12, many: 25 });
@@ -68,7 +69,9 @@ test(
     try {
       for (let round = 0; round < ROUNDS; round += 1) {
         const service = await start();
+        const before = answered.size;
         const load = loadUntilDeath(service.port, token, answered);
+        await until("an answer", () => (answered.size > before ? true : undefined));
         await new Promise((resolve) => setTimeout(resolve, 150 + ((round * 77) % 200)));
         await service.kill();
         await load;

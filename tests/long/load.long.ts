@@ -137,15 +137,21 @@ function start(name: string, sections: Readonly<Record<string, unknown>>): Promi
 const tokenOf = (sub: string): Promise<string> => issuers.token({ kind: "good", sub, permissions: ["load:run"] });
 const CALL = '{"tool":"load_spin","args":{}}';
 
+/** A machine that others use, too, delays every loop by tens of milliseconds. */
+const LOOP_DELAY_MS_MAX = 200;
+const OVERLOADING_CALLS = 3_000;
+
 test("an overloaded event loop sheds calls, answers probes, and recovers afterwards", async () => {
-  const service = await start("shedding", { limits: { concurrentCallsPerCallerMax: 1_024, loopDelayMsMax: 50 } });
+  const service = await start("shedding", {
+    limits: { concurrentCallsPerCallerMax: 1_024, loopDelayMsMax: LOOP_DELAY_MS_MAX },
+  });
   const token = await tokenOf("agent");
   const loading = load({
     port: Number(new URL(service.url).port),
     token,
     body: CALL,
     connections: 600,
-    requests: 6_000,
+    requests: OVERLOADING_CALLS,
   });
   const probes: number[] = [];
   let findings: Findings | undefined;
@@ -156,8 +162,9 @@ test("an overloaded event loop sheds calls, answers probes, and recovers afterwa
     for (const path of ["/healthz", "/readyz"]) probes.push((await fetch(`${service.url}${path}`)).status);
     await Promise.race([done, Bun.sleep(50)]);
   }
+  console.log(`${findings.failed} of ${OVERLOADING_CALLS} calls shed`);
   expect(findings.failed).toBeGreaterThan(100);
-  expect(findings.failed).toBeLessThan(6_000);
+  expect(findings.failed).toBeLessThan(OVERLOADING_CALLS);
   expect(new Set(probes)).toEqual(new Set([200]));
   const metrics = await metricsOf(service);
   expect(Number(/stc_shed_total\{reason="loop_delay"\} (\d+)/.exec(metrics)?.[1])).toBeGreaterThan(100);
@@ -201,11 +208,11 @@ async function metricsOf({ url }: RunningService): Promise<string> {
   return (await fetch(`${url}/metrics`, { headers: { authorization: `Bearer ${operator}` } })).text();
 }
 
-/** How often it was looked at the loop, and how often that was late by less than half of the 50 ms. */
+/** How often it was looked at the loop, and how often that was late by less than half of the limit. */
 function looksIn(metrics: string): { readonly all: number; readonly calm: number } {
   const count = (name: string): number =>
     Number(new RegExp(`^stc_event_loop_delay_seconds_${name} (\\d+)`, "m").exec(metrics)?.[1]);
-  return { all: count("count"), calm: count('bucket\\{le="0\\.025"\\}') };
+  return { all: count("count"), calm: count('bucket\\{le="0\\.1"\\}') };
 }
 
 async function statusOf({ url }: RunningService, token: string): Promise<number> {
@@ -223,33 +230,55 @@ test.skipIf(native === undefined)("replicas with a database count together, and 
   const approvals = { storeUrlFile: join(folder, "url") };
   const replicas = [await start("one", { limits, approvals }), await start("two", { limits, approvals })] as const;
   try {
-    expect(await served(replicas, await tokenOf("first"))).toBeWithin(60, 70);
+    const counted = () => callsCounted(server);
+    expect((await served(replicas, await tokenOf("first"), counted)).count).toBeWithin(60, 70);
     server.freeze();
-    const alone = await tokenOf("second");
-    const at = performance.now();
-    expect(await served(replicas, alone)).toBe(120);
+    const alone = await served(replicas, await tokenOf("second"));
+    expect(alone.count).toBe(120);
     // Slow is what would wait for a database that does not answer.
-    expect((performance.now() - at) / 160).toBeLessThan(100);
+    expect(alone.msPerCall).toBeLessThan(100);
     server.thaw();
     const third = await tokenOf("third");
     await until("the replicas to hear of each other", async () => {
       const caller = await tokenOf(`probe ${crypto.randomUUID()}`);
-      return (await served(replicas, caller)) < 70 ? true : undefined;
+      return (await served(replicas, caller, counted)).count < 70 ? true : undefined;
     });
-    expect(await served(replicas, third)).toBeWithin(60, 70);
+    expect((await served(replicas, third, counted)).count).toBeWithin(60, 70);
   } finally {
     await Promise.all(replicas.map((replica) => replica.drain()));
     await server.end();
   }
 });
 
-/** Calls by turns, a little more slowly than replicas tell each other, until both refuse; how many were served. */
-async function served(replicas: readonly RunningService[], token: string): Promise<number> {
-  let count = 0;
-  for (let turn = 0; turn < 80; turn += 1) {
-    const answers = await Promise.all(replicas.map((replica) => statusOf(replica, token)));
-    count += answers.filter((status) => status === 200).length;
-    await Bun.sleep(20);
+/** Each call of an hour's sixty fills its bucket by a minute, which drains. Returns the calls in the database's buckets. */
+async function callsCounted(server: PostgresServer): Promise<number> {
+  const minutes = "GREATEST(0, empty_at / 60e6 - extract(epoch FROM clock_timestamp()) / 60)";
+  const [row] = await server.send(`SELECT sum(${minutes})::float8 AS calls FROM call_rates`, "rates").catch(() => []);
+  return Number(row?.["calls"] ?? 0);
+}
+
+/** Waits this long for the database to have the calls of a turn: without an answer in a second, it never gets them. */
+const COUNTED_MS_MAX = 2_000;
+
+/**
+ * Calls by turns until both replicas refuse, each turn when the database has counted the calls of the one before: replicas that
+ * count together serve at most two turns more than the limit, however fast the machine and its database are.
+ */
+async function served(replicas: readonly RunningService[], token: string, counted?: () => Promise<number>) {
+  const before = (await counted?.()) ?? 0;
+  const begun = performance.now();
+  let [count, calls, pausedMs] = [0, 0, 0];
+  for (let isOver = false; !isOver; ) {
+    const answers = await Promise.all([0, 1, 2].flatMap(() => replicas.map((replica) => statusOf(replica, token))));
+    const taken = answers.filter((status) => status === 200).length;
+    [count, calls, isOver] = [count + taken, calls + answers.length, taken === 0];
+    const pausedAt = performance.now();
+    const paused = (): number => performance.now() - pausedAt;
+    // What has drained meanwhile is less than a call.
+    while (!isOver && counted !== undefined && (await counted()) < before + count - 0.5 && paused() < COUNTED_MS_MAX) {
+      await Bun.sleep(5);
+    }
+    pausedMs += paused();
   }
-  return count;
+  return { count, msPerCall: (performance.now() - begun - pausedMs) / calls };
 }

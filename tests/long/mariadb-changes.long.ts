@@ -269,15 +269,17 @@ describe("a change of a MariaDB database", () => {
   test("that waits for a row of another transaction ends soon, and changes nothing", async () => {
     const binding = await loaded(await shop.open(), change({ rows: { changes: 3 } }));
     const held = shop.server.send(
-      ["START TRANSACTION", "UPDATE orders SET status = 'held' WHERE id = 1", "DO SLEEP(4)", "ROLLBACK"],
+      ["START TRANSACTION", "UPDATE orders SET status = 'held' WHERE id = 1", "DO SLEEP(600)", "ROLLBACK"],
       "shop",
     );
-    await until("the lock", async () => {
+    const holder = await until("the lock", async () => {
       const rows = await shop.server.send("SHOW PROCESSLIST");
-      return rows.some(({ Info }) => String(Info).startsWith("DO SLEEP")) ? true : undefined;
+      return rows.find(({ Info }) => String(Info).startsWith("DO SLEEP"));
     });
     expect((await refusal(ask(binding, first))).code).toBe("TARGET_UNAVAILABLE");
-    await held;
+    await shop.server.send(`KILL QUERY ${holder["Id"]}`);
+    await held.catch(() => {});
+    await until("the end of the lock", async () => ((await states()).length === 1 ? true : undefined));
     expect(await states()).toEqual(UNCHANGED);
   });
 

@@ -58,10 +58,11 @@ test.skipIf(native === undefined)("limits that are shared after one reload and n
   expect(after).toBeGreaterThanOrEqual(5);
   await all(30, false);
   expect(await served(one, 1, token)).toBe(1);
+  // It may have heard of all calls of the other one while they shared.
   const left = await served(one, 40, token);
   await Bun.sleep(ROUNDS_MS);
   // What the one uses now is no concern of the other's.
-  expect(left).toBeGreaterThan(10);
+  expect(left).toBeGreaterThanOrEqual(10);
   expect(await served(other, 40, token)).toBeGreaterThanOrEqual(15);
   await all(31, true);
   server.freeze();

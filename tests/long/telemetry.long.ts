@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import manifest from "../../package.json";
 import { Collector } from "../runtime/telemetry/collector.ts";
+import { inTime } from "../support/in-time.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { freePorts } from "../support/ports.ts";
 import { environmentOf, run } from "../support/stc.ts";
@@ -74,14 +75,17 @@ test("the single binary sends traces to the configured collector and nowhere els
 });
 
 test("a collector that hangs does not delay its end", async () => {
-  const { child, collector, call } = await start();
-  collector.answer = () => new Promise(() => {});
-  await call();
-  await until("a request that hangs", () => (collector.requests.length > 0 ? true : undefined));
-  await call();
-  const begun = Bun.nanoseconds();
-  child.kill("SIGTERM");
-  expect(await child.exited).toBe(0);
-  expect((Bun.nanoseconds() - begun) / 1e6).toBeLessThan(END_MS_MAX);
-  await collector.close();
+  await inTime(1, END_MS_MAX, async () => {
+    const { child, collector, call } = await start();
+    collector.answer = () => new Promise(() => {});
+    await call();
+    await until("a request that hangs", () => (collector.requests.length > 0 ? true : undefined));
+    await call();
+    const begun = Bun.nanoseconds();
+    child.kill("SIGTERM");
+    expect(await child.exited).toBe(0);
+    const ms = (Bun.nanoseconds() - begun) / 1e6;
+    await collector.close();
+    return ms;
+  });
 });

@@ -38,6 +38,11 @@ async function backends(url: string): Promise<number> {
   return Number(row["count"]);
 }
 
+/** The connections that prepared the tables may take a moment to end at the server: then one that reads and one that listens are left. */
+async function untilPrepared(url: string): Promise<void> {
+  await until("the end of other connections", async () => ((await backends(url)) <= 2 ? true : undefined));
+}
+
 interface Opened {
   readonly approvals: OpenedApprovals;
   readonly state: SharedState;
@@ -105,8 +110,7 @@ describe.skipIf(native === undefined)("tenants in PostgreSQL", () => {
       const url = await createDatabase();
       const opened = [await open(url, undefined)];
       for (let index = 1; index <= tenants; index += 1) opened.push(await open(url, `tenant-${index}`));
-      // The connections that prepared the tables may take a moment to end at the server.
-      await until("the first connections", async () => ((await backends(url)) <= 10 ? true : undefined));
+      await untilPrepared(url);
       const seen: number[] = [];
       let isRunning = true;
       const watching = (async () => {
@@ -128,6 +132,7 @@ describe.skipIf(native === undefined)("tenants in PostgreSQL", () => {
   test("without tenants, a process has at most nine connections", async () => {
     const url = await createDatabase();
     const service = await open(url, undefined);
+    await untilPrepared(url);
     for (let turn = 0; turn < 5; turn += 1) await useAll(service);
     expect(await backends(url)).toBeLessThanOrEqual(9);
   });

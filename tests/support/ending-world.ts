@@ -11,7 +11,7 @@ export interface Told {
   readonly traceId: string | undefined;
 }
 
-export const SLOW_MS = 800;
+export const SLOW_MS = 2_000;
 const SLOW = `await new Promise((resolve) => setTimeout(resolve, ${SLOW_MS}));`;
 
 /** Tools whose calls take a while, ask somebody, or never end. */

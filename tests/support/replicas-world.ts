@@ -11,7 +11,7 @@ import { until } from "./until.ts";
 const CALLS_PER_SECOND = Number(process.env["STC_ROLL_CALLS_PER_SECOND"] ?? 100);
 /** How late the balancer learns that an endpoint is not ready, and how long a replica serves meanwhile. */
 const LEAVES_AFTER_MS = 1_000;
-const DELAY_MS = 2_500;
+const DELAY_MS = 4_500;
 /** Calls between two events. */
 const CALLS = 2 * CALLS_PER_SECOND;
 
