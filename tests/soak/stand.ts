@@ -21,7 +21,7 @@ const KEYS_MS_MAX = 35_000;
 /** The longest lifetime of a token, in seconds; each configuration has another one above it. */
 const LIFETIME_SECONDS = 3_600;
 /** For a reload to be in the journal. */
-const RELOAD_MS_MAX = 10_000;
+const RELOAD_MS_MAX = 60_000;
 
 /** A service as an operator runs it: a process with a configuration file, keys from a key server, a gRPC service beside it. */
 export class Stand {
@@ -36,13 +36,17 @@ export class Stand {
   #service: Bun.Subprocess | undefined;
   url = "";
 
-  private constructor(folder: string, jwks: JwksServer) {
+  readonly #durability: string;
+
+  private constructor(folder: string, jwks: JwksServer, durability: string) {
     this.folder = folder;
     this.#jwks = jwks;
+    this.#durability = durability;
   }
 
-  static async make(): Promise<Stand> {
-    const stand = new Stand(mkdtempSync(join(tmpdir(), "stc-soak-")), await startJwksServer());
+  /** `durability`: the setting of the service's audit. */
+  static async make(durability: string): Promise<Stand> {
+    const stand = new Stand(mkdtempSync(join(tmpdir(), "stc-soak-")), await startJwksServer(), durability);
     mkdirSync(join(stand.folder, "certs"));
     await stand.startTarget();
     stand.#publishNewKey();
@@ -123,7 +127,7 @@ export class Stand {
         "./tools",
       ],
       reload: { trigger: "watch" },
-      audit: { dir: "audit" },
+      audit: { dir: "audit", durability: this.#durability },
       jwt: {
         issuers: [
           {

@@ -19,7 +19,10 @@ function median(values: readonly number[]): number {
 }
 
 export interface Trend {
-  /** Medians of the second quarter of the run, after the start has been forgotten, and of its last quarter. */
+  /**
+   * Of the second quarter of the run, after the start has been forgotten, and of its last quarter: the least memory, which is what is
+   * in use after a collection and not what waits for one, and the median of descriptors.
+   */
   readonly early: Sample;
   readonly late: Sample;
 }
@@ -27,7 +30,7 @@ export interface Trend {
 export function trendOf(samples: readonly Sample[]): Trend {
   const quarter = Math.floor(samples.length / 4);
   const middle = (part: readonly Sample[]): Sample => ({
-    rssMb: median(part.map(({ rssMb }) => rssMb)),
+    rssMb: Math.min(...part.map(({ rssMb }) => rssMb)),
     descriptors: median(part.map(({ descriptors }) => descriptors)),
   });
   return { early: middle(samples.slice(quarter, 2 * quarter)), late: middle(samples.slice(3 * quarter)) };
