@@ -17,5 +17,5 @@ test(
     const failed = out.split("\n").filter((line) => line.startsWith("FAIL"));
     expect({ failed, err, code: child.exitCode }).toEqual({ failed: [], err: "", code: 0 });
   },
-  { timeout: 240_000 },
+  { timeout: 600_000 },
 );

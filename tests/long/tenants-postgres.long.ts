@@ -69,8 +69,11 @@ async function useAll({ approvals, state, rates }: Opened): Promise<void> {
   await Promise.all([
     approvedBy(approvals),
     ...Array.from({ length: 12 }, () => approvals.lastSeq()),
-    ...Array.from({ length: 3 }, () => state.write(async (sql) => void (await sql`SELECT 1`))),
-    rates.add(charge("used")),
+    // A slow machine refuses some that wait for one of the few connections.
+    ...Array.from({ length: 3 }, () =>
+      until("a write", () => state.write(async (sql) => [...(await sql`SELECT 1`)]).catch(() => undefined)),
+    ),
+    until("a count", () => rates.add(charge("used")).catch(() => undefined)),
   ]);
 }
 
