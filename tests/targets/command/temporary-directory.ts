@@ -1,16 +1,14 @@
-import { afterAll } from "bun:test";
 import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { afterFile, endFile } from "../../support/after-file.ts";
 
-/** Creates a directory and removes it after the test, or, outside a test, after the file or the program. */
+// For programs that are not run by `bun test`, whose preload calls it after each file.
+process.once("exit", endFile);
+
+/** Creates a directory and removes it after the test file, also when concurrent tests create it, or at the end of the program. */
 export function temporaryDirectory(): string {
   const directory = realpathSync(mkdtempSync(join(tmpdir(), "stc-test-")));
-  const remove = () => rmSync(directory, { recursive: true, force: true });
-  try {
-    afterAll(remove);
-  } catch {
-    process.on("exit", remove);
-  }
+  afterFile(() => rmSync(directory, { recursive: true, force: true }));
   return directory;
 }
