@@ -167,15 +167,16 @@ export class Resilience {
     // While one call probes a half-open circuit, other calls run if there is a connection.
     const isRejected = entry === "open" || (entry === "half-open" && !call.connected());
     if (isRejected) throw before ?? circuitOpen(call, this.#limits.circuitOpenMs);
-    let ended: Origin | "answer" = "local";
+    let ended: Ended = "local";
     try {
       const answer = await call.attempt();
       ended = "answer";
       return { answer };
     } catch (error) {
+      const isLeft = call.signal.aborted && !isTimeout(call.signal);
+      if (isLeft) ended = "disconnect";
       if (!(error instanceof FailedAttempt)) throw error;
-      // Whoever disconnects says nothing about the service, however the attempt then ends.
-      ended = call.signal.aborted && !isTimeout(call.signal) ? "local" : error.origin;
+      if (!isLeft) ended = error.origin;
       return { failed: error };
     } finally {
       this.#breaker.leave(entry, ended);
@@ -192,6 +193,9 @@ export class Resilience {
     return true;
   }
 }
+
+/** How an attempt ended. A caller's disconnect says nothing about the service, whichever error follows it. */
+type Ended = Origin | "answer" | "disconnect";
 
 /** Opens after consecutive connection errors. A service that answers with any status is available. */
 class CircuitBreaker {
@@ -212,14 +216,15 @@ class CircuitBreaker {
     return "probe";
   }
 
-  leave(entry: Circuit | "probe", ended: Origin | "answer"): void {
+  leave(entry: Circuit | "probe", ended: Ended): void {
     if (entry === "probe") {
       if (ended === "transport") this.#open();
-      else this.state = "closed";
+      // The next attempt probes.
+      else this.state = ended === "disconnect" ? "open" : "closed";
     } else if (this.state === "closed") {
       // Attempts that started in another state are ignored.
       if (ended === "transport") this.#failures += 1;
-      else if (ended !== "local") this.#failures = 0;
+      else if (ended === "answer" || ended === "service") this.#failures = 0;
       if (this.#failures >= this.#limits.circuitFailuresMax) this.#open();
     }
   }

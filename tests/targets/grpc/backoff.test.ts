@@ -157,6 +157,24 @@ describe("the circuit counts consecutive failures", () => {
     }
     expect(resilience.circuit).toBe(circuit as Circuit);
   });
+
+  test("a probe whose caller disconnects leaves the circuit open, and the next call probes", async () => {
+    record("resilience.ts");
+    const resilience = circuitOf();
+    for (const fails of [true, true, true]) await outcome(resilience, fails);
+    await new Promise((resolve) => setTimer(resolve, 10));
+    const leaving = new AbortController();
+    const attempt = async (): Promise<never> => {
+      expect(resilience.circuit).toBe("half-open");
+      leaving.abort();
+      throw notSent(leaving.signal);
+    };
+    const call = { system: "lab", path: "/a/B", safe: false, attempt, connected: () => true };
+    await resilience.run({ ...call, signal: leaving.signal }).catch(() => {});
+    expect(resilience.circuit).toBe("open");
+    expect(await outcome(resilience, false)).toBe("answer");
+    expect(resilience.circuit).toBe("closed");
+  });
 });
 
 test("as many calls as there are slots; one more must be retried later", async () => {
