@@ -164,9 +164,14 @@ export class ConfiguredPoint implements StagePoint<"elevation"> {
     });
   }
 
+  /** @throws {Error} when the arguments are not JSON, or a claim is not exact */
   #questionOf({ tool, caller, input, traceId }: Request): PointQuestion {
     const { claims } = caller;
-    const visible = claims && Object.fromEntries(Object.entries(claims).filter(([name]) => this.#claims.has(name)));
+    const shown = Object.entries(claims ?? {}).filter(([name]) => this.#claims.has(name));
+    const inexact = shown.find(([, value]) => !isExact(value));
+    if (inexact !== undefined)
+      throw new Error(`the claim ${inexact[0]} has a number beyond 2^53: issue it as a string`);
+    const visible = claims && Object.fromEntries(shown);
     const { tenant } = this.#options;
     return {
       tool,
@@ -208,6 +213,12 @@ export class ConfiguredPoint implements StagePoint<"elevation"> {
     const cause = new Error(`decision point ${name} could not decide: ${reason}`, { cause: error });
     return undecided(`could not decide: ${reason}`, cause);
   }
+}
+
+/** Returns whether no number in a claim has lost digits when the token was read: it may be the number of another tenant. */
+function isExact(value: Json): boolean {
+  if (typeof value === "number") return Math.abs(value) <= Number.MAX_SAFE_INTEGER;
+  return typeof value !== "object" || value === null || Object.values(value).every(isExact);
 }
 
 /** Returns the reason in our own words. The hint of a refusal says more than its message, which is for agents. */

@@ -208,6 +208,19 @@ describe("only the JSON value true in a JSON answer with status 200 allows a cal
     expectUndecided(world, await pay(), /no usable answer: no connection/);
   });
 
+  test("and a claim with a number that has lost digits denies, and is not sent", async () => {
+    await serve({ claims: ["account", "ids"] });
+    const payWith = async (claims: Readonly<Record<string, unknown>>): Promise<Reply> => {
+      const token = await world.agent({ permissions: ["money:send"], claims });
+      return world.send("POST", "/call", { token, body: { tool: "pay", args: { amount: 7 } } });
+    };
+    for (const claims of [{ account: 2 ** 53 }, { account: 7, ids: [1, { of: -1e300 }] }]) {
+      expectUndecided(world, await payWith(claims), /claim \w+ has a number beyond 2\^53: issue it as a string/);
+    }
+    expect(pdp.requests).toHaveLength(0);
+    expect(allowed(await payWith({ account: Number.MAX_SAFE_INTEGER, other: 2 ** 53 }))).toEqual([200, { paid: 7 }]);
+  });
+
   test("and an address that is not allowed is never asked", async () => {
     const url = `http://localhost:${pdp.port}`;
     await world.start(MODULES, { decisionPoints: [{ name: "pdp", authzen: { url, addresses: ["public"] } }] });
