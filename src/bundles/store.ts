@@ -99,7 +99,7 @@ export class BundleStore {
     for (const folder of [this.#dir, join(this.#dir, "versions"), join(this.#dir, "contracts")]) {
       for (const name of namesIn(folder)) {
         const path = join(folder, name);
-        // Half-written ones too, which have longer names.
+        // Unfinished drafts are removed, too: their names are longer.
         const isBundle = folder !== this.#dir || name.includes(".tar.gz");
         if (isBundle && !kept.has(path)) rmSync(path, { recursive: true, force: true });
       }
@@ -145,7 +145,7 @@ function place(folder: string, files: ArchiveFiles): void {
   // The folder may be in use by the service while a command checks the configuration.
   if (holdsExactly(folder, files)) return;
   mkdirSync(dirname(folder), PRIVATE_DIRECTORY);
-  // A draft of its own: another process may make the same folder at the same time.
+  // Each process has its own draft: another one may place the same folder at the same time.
   const draft = mkdtempSync(`${folder}.`);
   for (const [path, content] of files) {
     mkdirSync(dirname(join(draft, path)), PRIVATE_DIRECTORY);
@@ -154,7 +154,7 @@ function place(folder: string, files: ArchiveFiles): void {
   try {
     renameSync(draft, folder);
   } catch {
-    // There is one: the other process was faster, or it is damaged.
+    // The folder exists: another process was faster, or its content is damaged.
     const isPlaced = holdsExactly(folder, files);
     rmSync(isPlaced ? draft : folder, { recursive: true, force: true });
     if (!isPlaced) renameSync(draft, folder);

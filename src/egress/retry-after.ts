@@ -9,7 +9,7 @@ const DATE =
   /^(?:[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT|[A-Z][a-z]{5,8}, \d{2}-[A-Z][a-z]{2}-\d{2} \d{2}:\d{2}:\d{2} GMT|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2} \d{4})$/;
 
 interface WaitOptions {
-  /** Clock for dates in answers that do not say what the sender's clock shows. Left out: such dates ask for nothing. */
+  /** Clock for a date in an answer that does not say what the sender's clock shows. Left out: such a date asks for nothing. */
   readonly now?: () => EpochMs;
   /** Longest wait that is returned. Left out: an hour. */
   readonly msMax?: number;

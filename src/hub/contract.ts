@@ -95,8 +95,8 @@ export interface HubCallOptions {
   readonly signal?: AbortSignal;
   /**
    * With it, a request that gets no answer until the time limit is repeated for some minutes more, unless the hub has certainly not
-   * carried it out. Called once with the answer when one comes, or with undefined when none will come: the caller has been told that
-   * there is none.
+   * carried it out. Called once, with the answer when one comes, or with undefined when none will come: the caller has got an error
+   * by then.
    */
   readonly late?: (answer: HubAnswer | undefined) => void;
   /** Whether the request is repeated for these minutes even when the hub has certainly not received it. */

@@ -62,10 +62,7 @@ function handlerOf(port: number, changes: Partial<GrpcSystem> = {}): GrpcHandler
   return handler;
 }
 
-/**
- * Repeats a call that is refused because the next connection is not ready: a call waits about half a second for it, within which a
- * busy machine may not complete a handshake.
- */
+/** Repeats a call until a connection is ready: a call waits half a second for it, in which a busy machine may complete no handshake. */
 function connectedAgain(handler: GrpcHandler): Promise<unknown> {
   return until("an answer", async () =>
     ask(handler, 15_000).catch((error) => {

@@ -8,7 +8,7 @@ import { BundleStore } from "../../src/bundles/store.ts";
 const dir = mkdtempSync(join(tmpdir(), "stc-bundle-store-"));
 afterEach(() => rmSync(dir, { recursive: true }));
 
-test("a bundle that another process is writing at the same time is kept whole, and the other's half stays its own", async () => {
+test("a bundle that another process is writing at the same time is kept whole, and the other's drafts are left alone", async () => {
   const digest = "d".repeat(64);
   const files = new Map([
     ["policy.yaml", Buffer.from("tools: []\n")],
@@ -16,7 +16,7 @@ test("a bundle that another process is writing at the same time is kept whole, a
   ]);
   const bundle = { manifest: { version: 1 }, digest, files, policy: {} } as unknown as Bundle;
   const [archive, folder] = [join(dir, `${digest}.tar.gz`), join(dir, "versions", `1-${digest.slice(0, 16)}`)];
-  // Names of drafts that a second process could choose without looking.
+  // Drafts of another process, under names that do not differ between processes.
   mkdirSync(`${folder}.new`, { recursive: true });
   writeFileSync(join(`${folder}.new`, "policy.yaml"), "half");
   writeFileSync(`${archive}.new`, "half");

@@ -65,7 +65,7 @@ async function call(token: string, command: string, wait = 50) {
 async function answer(command: string, key: string): Promise<string> {
   await watch.shows(JSON.stringify(command));
   const shown = await watch.shows("Approve? ");
-  // The blank at the end comes when the question takes answers.
+  // The space at the end is written when the prompt accepts answers.
   await watch.shows("[n]o: ");
   watch.type(`${key}\r`);
   return shown;

@@ -109,7 +109,7 @@ test("when nobody decides, the pager is notified, the approver on call may decid
   const named = (subject: string) => ({ subjects: [{ issuer: OPERATORS_ISSUER, subject }] });
   const escalate = [{ afterSeconds: 1, deciders: named("olivia"), webhooks: ["pager"] }];
   const policy = { name: "writes", when: { tools: ["do_write"] }, require: { deciders: named("alice") }, escalate };
-  // Olivia's turn comes after the first second for one tool, and long after the test for the other.
+  // Olivia may decide about one tool after a second, and about the other long after the test.
   const slower = {
     ...{ ...policy, name: "destroys", when: { tools: ["do_destroy"] } },
     escalate: escalate.map((step) => ({ ...step, afterSeconds: 300 })),

@@ -27,8 +27,8 @@ import { PROJECT } from "../support/world.ts";
 /** Long: the single binary is compiled as the image compiles it, and walks the road far from this repository. */
 const COMPILE_TIMEOUT_MS = 180_000;
 /**
- * Processor time from the start of the process to `/readyz`, the least of a few, as a multiple of what `stc --version` takes. The start searches the
- * configuration for secrets before it is kept, so that the first call no longer waits for the detectors to be made.
+ * Processor time from the start of the process to `/readyz`, the least of a few starts, as a multiple of that of `stc --version`. The
+ * start searches the configuration for secrets before it is kept: the first call does not wait for the detectors to be made.
  */
 const READY_RATIO_MAX = 20;
 const STARTS = 12;
@@ -308,7 +308,7 @@ test.skipIf(setpriv === null)("it runs as a user without name, home and capabili
   expect(await child.exited).toBe(0);
 });
 
-/** Starts it, waits until it is ready, ends it. Answers how many milliseconds of processor time it took to be ready. */
+/** Starts the service, waits until it is ready, and ends it. Returns the processor time until it was ready, in milliseconds. */
 async function oneLife(withCalls: boolean): Promise<number> {
   const port = freePorts();
   writeFileSync(join(place, "stc.yaml"), configuration(port, "./tools"));

@@ -18,7 +18,7 @@ const AFTER_DRAIN_MS = 3_000;
 let service: EndingWorld;
 let agent: string;
 let operator: string;
-/** What the start took, with an empty log. */
+/** Time that the start took, with an empty log. */
 let startMs: number;
 
 beforeEach(async () => {
@@ -315,7 +315,7 @@ test(`kill -9 amidst changes with ${ENTRIES} entries in the log: ready again in 
   expect((await service.call("hello", agent)).code).toBe("success");
   expect((await service.end("SIGTERM")).code).toBe(0);
   console.log(`ready after ${times.map(Math.round).join(", ")} ms; with an empty log after ${Math.round(startMs)} ms`);
-  // Slower only where the machine is.
+  // A start may take longer only where the machine is slow.
   expect(Math.min(...times.slice(1))).toBeLessThan(Math.max(RESTART_MS_MAX, 3 * startMs));
   const verified = await runStc(["audit", "verify", "--dir", service.auditDir]);
   expect([verified.code, verified.err]).toEqual([SIGNATURES_NOT_CHECKED, ""]);

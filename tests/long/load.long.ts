@@ -137,7 +137,7 @@ function start(name: string, sections: Readonly<Record<string, unknown>>): Promi
 const tokenOf = (sub: string): Promise<string> => issuers.token({ kind: "good", sub, permissions: ["load:run"] });
 const CALL = '{"tool":"load_spin","args":{}}';
 
-/** A machine that others use, too, delays every loop by tens of milliseconds. */
+/** Above the delay of a loop on a machine that other programs use, too, which is tens of milliseconds. */
 const LOOP_DELAY_MS_MAX = 200;
 const OVERLOADING_CALLS = 3_000;
 
@@ -208,7 +208,7 @@ async function metricsOf({ url }: RunningService): Promise<string> {
   return (await fetch(`${url}/metrics`, { headers: { authorization: `Bearer ${operator}` } })).text();
 }
 
-/** How often it was looked at the loop, and how often that was late by less than half of the limit. */
+/** Returns how often the loop was measured, and how often its delay was less than half of the limit. */
 function looksIn(metrics: string): { readonly all: number; readonly calm: number } {
   const count = (name: string): number =>
     Number(new RegExp(`^stc_event_loop_delay_seconds_${name} (\\d+)`, "m").exec(metrics)?.[1]);
@@ -235,7 +235,7 @@ test.skipIf(native === undefined)("replicas with a database count together, and 
     server.freeze();
     const alone = await served(replicas, await tokenOf("second"));
     expect(alone.count).toBe(120);
-    // Slow is what would wait for a database that does not answer.
+    // A call that waited for the database, which does not answer, would take longer.
     expect(alone.msPerCall).toBeLessThan(100);
     server.thaw();
     const third = await tokenOf("third");
@@ -257,12 +257,12 @@ async function callsCounted(server: PostgresServer): Promise<number> {
   return Number(row?.["calls"] ?? 0);
 }
 
-/** Waits this long for the database to have the calls of a turn: without an answer in a second, it never gets them. */
+/** Longest wait for the database to have the calls of a turn: it never gets those of a statement without an answer in a second. */
 const COUNTED_MS_MAX = 2_000;
 
 /**
- * Calls by turns until both replicas refuse, each turn when the database has counted the calls of the one before: replicas that
- * count together serve at most two turns more than the limit, however fast the machine and its database are.
+ * Calls both replicas in turns until both refuse. Each turn begins when the database has counted the calls of the turn before: replicas
+ * that count together serve at most two turns more than the limit, however fast the machine and its database are.
  */
 async function served(replicas: readonly RunningService[], token: string, counted?: () => Promise<number>) {
   const before = (await counted?.()) ?? 0;

@@ -17,7 +17,7 @@ const { values } = parseArgs({
     share: { type: "string", default: "0.7" },
     /** Of memory between the second and the last quarter. A run of a minute is still warming up. */
     growth: { type: "string", default: "1.15" },
-    /** Of the audit. With `write`, no answer waits for the disk, which others may keep busy. */
+    /** Durability of the audit. With `write`, no answer waits for the disk, which other programs may keep busy. */
     durability: { type: "string", default: "fdatasync" },
   },
 });

@@ -20,8 +20,8 @@ function median(values: readonly number[]): number {
 
 export interface Trend {
   /**
-   * Of the second quarter of the run, after the start has been forgotten, and of its last quarter: the least memory, which is what is
-   * in use after a collection and not what waits for one, and the median of descriptors.
+   * Least memory and median of descriptors, in the second quarter of the run, after its start, and in the last quarter. The least memory
+   * is what is in use after a collection: more would include what waits for the next one.
    */
   readonly early: Sample;
   readonly late: Sample;

@@ -5,7 +5,7 @@ import { type VisitOptions, Visitor } from "../console/app/visitor.ts";
 import { launchBrowser } from "./browser.ts";
 import { until } from "./until.ts";
 
-/** Reads again until the counts are whole: reading the audit has a time limit, within which a busy machine may not read all of it. */
+/** Refreshes the page until its counts are whole: within the time limit of a reading, a busy machine may not read the whole audit. */
 export async function untilWhole(page: Page): Promise<void> {
   await until("all of the day's calls", async () => {
     await page.getByText("Reading …").waitFor({ state: "detached" });

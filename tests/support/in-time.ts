@@ -1,6 +1,6 @@
 /**
- * Makes rounds until so many took less than the limit; each returns its milliseconds. A busy machine delays a round now and then,
- * and a product that is too slow is so in most of them: when as many were late as are wanted (at least three), this fails.
+ * Repeats `round`, which returns its milliseconds, until `rounds` of them took less than the limit. A busy machine delays a round now and
+ * then; a product that is too slow is late in most rounds. Fails when `rounds` of them were late, or three if that is more.
  */
 export async function inTime(rounds: number, limitMs: number, round: () => Promise<number>): Promise<void> {
   const late: number[] = [];

@@ -1,9 +1,9 @@
-/** Below the ports that the system gives to servers and connections without a fixed one (Linux: from 32,768). */
+/** First port, below those that the system gives to servers and connections without a fixed one (Linux: from 32,768). */
 const FIRST = 20_000;
 const END = 32_000;
 const PER_PROCESS = 12;
 
-/** Tests run in several processes, and a port is used only some time after it was found free: each process begins elsewhere. */
+/** The next port to try. Tests run in several processes, and use a port only some time after it was found free: each begins elsewhere. */
 let next = FIRST + (process.pid % ((END - FIRST) / PER_PROCESS)) * PER_PROCESS;
 
 /** Returns the first of three consecutive ports that are free now: a development stand's, its console's, its gRPC service's. */
@@ -18,7 +18,7 @@ export function freePorts(): number {
       }
       return port;
     } catch {
-      // One of them is taken: the next ones.
+      // One of the ports is taken: tries the next ones.
     } finally {
       for (const each of listening) each.stop(true);
     }

@@ -85,8 +85,8 @@ class Client implements HubClient {
       if (error instanceof HubUnavailable) {
         const endMs = earlier?.endMs ?? this.#options.monotonic() + LATE_MS;
         const late = { sent, report, endMs, resumed: new AbortController() };
-        if (!(isReport || (report !== undefined && sent.mayHaveRun)) || !this.#repeatLate(late, key))
-          report?.(undefined);
+        const isRepeatable = isReport || (report !== undefined && sent.mayHaveRun);
+        if (!isRepeatable || !this.#repeatLate(late, key)) report?.(undefined);
       }
       throw error;
     }
@@ -131,7 +131,7 @@ class Client implements HubClient {
     return late;
   }
 
-  /** Returns false when too many are repeated. */
+  /** Returns false when too many requests are repeated already. */
   #repeatLate(late: Late, key = late.sent.id): boolean {
     if (this.#late.size >= LATE_MAX) return false;
     this.#late.set(this.#late.has(key) ? late.sent.id : key, late);

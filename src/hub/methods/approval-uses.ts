@@ -2,7 +2,7 @@ import type { Asked, Claim, Claimed } from "../../approvals/types.ts";
 import type { HubAnswer, HubCallOptions } from "../contract.ts";
 import { HubUnavailable } from "../errors.ts";
 
-/** A request that uses an approval of this call, if there is one. */
+/** A request that takes an approval for a call, if there is one. */
 interface Use {
   readonly call: string;
   readonly answer: Promise<unknown>;
@@ -12,7 +12,7 @@ interface Use {
 export type UsedBy = Pick<Claim, "requester" | "planDigest">;
 
 interface Sending<Value> {
-  /** Sends the request to the client. It does not fail with `HubUnavailable` by itself. */
+  /** Passes the request to the client. Rejects with `HubUnavailable` only when the client does, which then calls `late`. */
   readonly request: (options: HubCallOptions) => Promise<HubAnswer>;
   /** Checks the answer's value. @throws {HubUnavailable} when it is malformed */
   readonly read: (value: unknown) => Value;
@@ -24,8 +24,8 @@ interface UsesOptions {
 }
 
 /**
- * The requests of this process that use approvals, each until the hub has answered it in time, or has back what it gave too late. In
- * between, the hub says that the approval is in use, although no call runs.
+ * The requests of this process that take approvals. Each is listed until the hub has answered it in time, or has back the approval that
+ * it gave too late: meanwhile, the hub says that the approval is in use, although no call runs with it.
  */
 export class ApprovalUses {
   readonly #open = new Set<Use>();
@@ -36,8 +36,8 @@ export class ApprovalUses {
   }
 
   /**
-   * Sends a request. Rejects with `HubUnavailable`, too, when a claim finds its approval in use and another request for the same call
-   * gets no answer in time: the approval may become usable again.
+   * Sends a request. Rejects with `HubUnavailable` also when the approval is in use and another request for the same call gets no
+   * answer in time: the approval may become usable again.
    */
   async send<Value extends Asked | Claimed>(
     { requester, planDigest }: UsedBy,
@@ -53,7 +53,7 @@ export class ApprovalUses {
       answered = await answer;
       this.#open.delete(use);
     } catch (error) {
-      // Otherwise, `late` is called.
+      // After `HubUnavailable`, the client calls `late`.
       if (!(error instanceof HubUnavailable)) this.#open.delete(use);
       throw error;
     }

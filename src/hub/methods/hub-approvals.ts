@@ -40,7 +40,7 @@ interface HubApprovalsOptions {
   /** The hub's URL, for messages. */
   readonly hub: string;
   readonly log?: (message: string, cause: unknown) => void;
-  /** Whether this process may not claim yet: the claims of a former one have the same name at the hub. Default: never. */
+  /** Returns whether this process may not claim yet: the claims of a former one have the same name at the hub. Default: never. */
   readonly isClaimHeld?: () => boolean;
 }
 
@@ -184,7 +184,7 @@ export function hubApprovals(
     onEvents: (listener) => notifier.listen(listener),
     claimsOf: (instance) => call("claimsOf", { instance }),
     async doubtClaimsOf(instance) {
-      // A request that arrives late must find that it was carried out: by then, the process may have made claims of its own.
+      // Sent again under the same id: a repetition that arrives late must not put in doubt the claims that this process has made since.
       await call("doubtClaimsOf", { instance }, { resumes: true, late() {} });
     },
     async resolveDoubt({ claimant, approvalId, key, startedAt, isDone }) {

@@ -30,7 +30,7 @@ export function openRateTable(url: string, tenant?: string): RateTable {
 
   const open = async (): Promise<void> => {
     if (isOpen) return;
-    // Of several replicas that create it at once, all but one may fail: they find it at their second try.
+    // When several replicas create the table at once, all but one may fail: they find it at their second attempt.
     await run(createTable).catch(() => run(createTable));
     isOpen = true;
   };
@@ -50,7 +50,7 @@ export function openRateTable(url: string, tenant?: string): RateTable {
   };
 }
 
-/** When the table exists, a role without the right to create tables is enough: `IF NOT EXISTS` alone would require that right. */
+/** Creates the table if it is missing. Otherwise, a role without the right to create tables is enough, unlike with `IF NOT EXISTS` alone. */
 async function createTable(sql: Bun.SQL): Promise<void> {
   const [found]: readonly { readonly made: boolean }[] =
     await sql`SELECT to_regclass('call_rates') IS NOT NULL AS made`;

@@ -38,7 +38,7 @@ export interface SharedRatesOptions {
 /**
  * Combines the rate limits of several replicas: each admits by its own buckets, sends its charges to the table, and adopts the
  * levels that the table returns. A call never waits for the database, and while the database is unavailable every replica
- * enforces its own count. Charges wait until the table is open. Those whose statement failed are not sent again: it is unknown
+ * enforces its own count. Charges wait until the table is open. Charges whose statement failed are not sent again: it is unknown
  * whether a statement without an answer was executed, and no charge may count twice.
  */
 export class SharedRates {

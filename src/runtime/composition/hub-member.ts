@@ -36,7 +36,7 @@ export interface MemberOfHub {
   readonly operations: StateOperations;
   /** Whether the hub was heard of within the last seconds. */
   isConnected(): boolean;
-  /** Whether the hub did not answer: the same request may succeed later. */
+  /** Returns whether an error says that the hub did not answer: the same request may succeed later. */
   isUnavailable(error: unknown): boolean;
   /** Refuses calls that claim an approval or a key until the promise settles. */
   holdClaims(until: Promise<unknown>): void;

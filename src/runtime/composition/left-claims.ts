@@ -14,7 +14,7 @@ const PAGE_BYTES_MAX = 1_048_576;
 /** More claims are found in one pass: parsing every line takes as long as this many searches for one id. */
 const SINGLY_MAX = 16;
 
-/** Interval at which a start that did not reach the hub looks whether it is back, in milliseconds. */
+/** Interval at which a process that did not reach the hub at its start checks whether the hub is back, in milliseconds. */
 const AWAY_MS = 200;
 
 interface LeftClaimsParts extends Pick<Capabilities, "clock">, Pick<Hooks, "logError"> {
@@ -24,9 +24,9 @@ interface LeftClaimsParts extends Pick<Capabilities, "clock">, Pick<Hooks, "logE
   readonly member?: Pick<MemberOfHub, "isConnected" | "isUnavailable"> | undefined;
 }
 
-/** The end of the claims that a crash has left, in the background while the hub is away. */
+/** Ends the claims that a crash has left; in the background, if the hub was away at the start. */
 export interface LeftClaims extends Pick<Approvals, "resolveDoubt"> {
-  /** Settles when they have ended, or cannot be ended; undefined when that is known. */
+  /** Settles when the claims have ended or cannot be ended; undefined when this was so at the start. */
   readonly open: Promise<void> | undefined;
   close(): Promise<void>;
 }
@@ -67,7 +67,7 @@ export async function endLeftClaims(config: Config, parts: LeftClaimsParts): Pro
     open,
     async resolveDoubt(doubt) {
       if (open === undefined) return approvals.resolveDoubt(doubt);
-      // Claims are in doubt before their doubt is resolved. The resolution of other calls does not wait for the hub.
+      // A claim must be in doubt before its doubt is resolved. The caller goes on with other calls and does not wait for the hub.
       void open
         .then(() => approvals.resolveDoubt(doubt))
         .catch((error: unknown) => logError?.("an interrupted call's approval could not be settled", error));
@@ -79,7 +79,7 @@ export async function endLeftClaims(config: Config, parts: LeftClaimsParts): Pro
   };
 }
 
-/** Work that is left, in order. Without claims of this process, what is done need not be done again. */
+/** The steps that are left, in order. A step that is done is not repeated: this process makes no claims meanwhile. */
 type Steps = (() => Promise<void>)[];
 
 /** Takes the steps, until one fails because the hub does not answer: that one and the others are left. */

@@ -124,7 +124,7 @@ export function sqlFaults(part: unknown, manifest: Unchecked): readonly Fault[] 
   ];
 }
 
-/** Comments, texts and quoted names, without a backslash that escapes, and with it: engines differ in that. */
+/** Comments, texts and quoted names. In the second pattern, a backslash escapes and `#` begins a comment: engines differ in that. */
 const INNER_TEXTS = [
   /'[^']*'|"[^"]*"|`[^`]*`|--[^\n]*|\/\*[\s\S]*?\*\/|(\$\w*\$)[\s\S]*?\1/g,
   /'(?:[^'\\]|\\[\s\S])*'|"(?:[^"\\]|\\[\s\S])*"|`[^`]*`|(?:--|#)[^\n]*|\/\*[\s\S]*?\*\/|(\$\w*\$)[\s\S]*?\1/g,

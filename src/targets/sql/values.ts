@@ -106,7 +106,7 @@ function formOf({ name, isEnum }: ParameterType): ValueForm {
   return { textOf, fits: (text) => pattern.test(text), says };
 }
 
-/** Returns the text of a value; of a number, without the exponent that JavaScript writes: decimals of SQL have none. */
+/** Returns the text of a value. A number has no exponent there, as JavaScript would write it: decimals of SQL have none. */
 export function decimalText(value: unknown): string {
   const text = String(value);
   if (typeof value !== "number") return text;
@@ -176,7 +176,7 @@ export function columnValue(text: string | null, form: ColumnForm, schema: Schem
 /** Engines without truth values have numbers. */
 const TRUTH = new Set(["true", "false", "1", "0"]);
 
-/** A list arrives as a JSON array of texts, or of lists of texts. */
+/** Returns the value of a list, which arrives as a JSON array of texts, or of lists of texts. */
 function listValue(text: string, element: Schema | undefined): unknown {
   return elementsOf(parseAnswerJson(text, BOUNDED_TEXT_LIMITS) as readonly Json[], element);
 }

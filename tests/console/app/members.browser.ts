@@ -59,7 +59,7 @@ async function opened(options: VisitOptions = {}, members = LISTED) {
   await page.route("**/systems", (route) => route.fulfill({ json: { ...body, ...FLEET } }));
   await page.route("**/members", async (route) => {
     read.push(route.request().url());
-    // When they are read, and not when the tests start: the page says how long ago that was.
+    // Counted from the time of the request: the page shows how long ago it was.
     const lastContact = new Date(Date.now() - 600_000).toISOString();
     await route.fulfill({ json: { members: members.map((one) => (one.connected ? one : { ...one, lastContact })) } });
   });

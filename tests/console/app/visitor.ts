@@ -6,7 +6,7 @@ const UNDO_MS = 5_000;
 /** `DONE_MS` of `src/console/app/state.ts`. */
 const NOTICE_MS = 7_000;
 const PATIENT_MS = 60_000;
-/** Only what never happens takes this long: a busy machine may be slow. */
+/** Time limit for what a test waits for: nothing takes as long, even on a busy machine. */
 const WAIT_MS = 60_000;
 /** Refusals that a page handles are also written to the browser's log: they are not errors of the page. */
 const EXPECTED = /^Failed to load resource: /;
@@ -118,7 +118,7 @@ const REPORT_VIOLATIONS = `document.addEventListener("securitypolicyviolation", 
   console.error("CSP violation: " + event.violatedDirective + " " + event.blockedURI + " " + event.sourceFile);
 });`;
 
-/** Returns what sends decisions before their time. Their timers still run, and each decision is sent once. */
+/** Returns the script that sends decisions before their time. Their timers still run, and each decision is sent once. */
 const sendNow = (isPatient: boolean): string => `{
   const { setTimeout: later } = globalThis;
   const waiting = [];

@@ -163,7 +163,7 @@ describe("a member that starts while its hub is away", () => {
     },
   );
 
-  test("that refuses the member then: the rest is logged, and not tried again", async () => {
+  test("logs what is left, and does not try again, when the hub is back and refuses it", async () => {
     await open(() => createApprovalWorld(undefined, byHub));
     const running = await claimed();
     let isBack = false;
@@ -178,7 +178,7 @@ describe("a member that starts while its hub is away", () => {
     ]);
   });
 
-  test("ends without having reached it", async () => {
+  test("ends without having reached the hub", async () => {
     await open(() => createApprovalWorld(undefined, byHub));
     const running = await claimed();
     const { errors, left } = await restarted({ ...store, claimsOf: away }, () => false);

@@ -7,7 +7,7 @@ import type { StdoutParser } from "../../../src/core/types.ts";
 import { call, gone, pidIn, planOf, refusalFrom, stand, standTool } from "./stand.ts";
 import { temporaryDirectory } from "./temporary-directory.ts";
 
-/** Limit of a test whose child would never end by itself; a busy machine may be slow. */
+/** Time limit of a test whose child would never end by itself, long enough for a busy machine. */
 const IN_TIME_MS = 60_000;
 
 test("the answer is stdout, and the argv arrives token by token", async () => {
@@ -57,7 +57,7 @@ test.each([
   IN_TIME_MS,
 );
 
-// The child writes its id before the deadline, also on a busy machine.
+// The deadline leaves a busy machine enough time for the child to write its id.
 test.concurrent.each([
   ["read", "DEADLINE_EXCEEDED"],
   ["write", "OUTCOME_UNKNOWN"],

@@ -166,7 +166,7 @@ describe.skipIf(native === undefined)("a transaction", () => {
       columns: { id: text },
     });
     const binding = await loaded(await shop.open({ connections: 1 }), tool);
-    // Callers that all leave at once do not make the database unavailable to the next one.
+    // The first twelve callers disconnect at once, which must not make the database unavailable to the next one.
     for (const [round, afterMs] of [...Array<number>(12).fill(0), ...Array(12).keys()].entries()) {
       const leaving = new AbortController();
       const status = `round ${round}`;

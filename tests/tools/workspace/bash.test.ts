@@ -73,7 +73,7 @@ describe("a command's answer", () => {
   });
 });
 
-/** Long enough for a busy machine to start the command; these tests wait for it side by side. */
+/** Long enough for a busy machine to start the command. The tests below run concurrently because each waits this long. */
 const LATE_MS = 2_000;
 
 describe.concurrent("time", () => {

@@ -125,7 +125,7 @@ console: { oidc: { clientSecretFile: /etc/stc-oidc/client-secret } }
 {{- if not (or $tools (dig "tenants" dict $written) $bundled) }}
 {{- fail "tools is required: manifests by file name, or folders of the image in config.tools" }}
 {{- end }}
-{{- /* With an own list, even an empty one, the service refuses a bundle that has tools. */}}
+{{- /* With a list of its own, even an empty one, the service refuses a bundle that has tools. */}}
 {{- if or $tools (not $bundled) }}
 {{- $_ := set $config "tools" (default list $tools) }}
 {{- end }}

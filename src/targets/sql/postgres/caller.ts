@@ -35,7 +35,7 @@ function textOf(from: string, { subject, issuer, claims = {} }: CallerContext): 
   const value = claims[from.slice(CLAIM.length)];
   // A lone surrogate would become another character.
   if (typeof value === "string" && value !== "" && value.isWellFormed()) return value;
-  // A number beyond these has lost digits when the token was read, and may be the one of another tenant.
+  // A larger number has lost digits when the token was read, and may be the number of another tenant.
   if (typeof value === "boolean" || (typeof value === "number" && Math.abs(value) <= Number.MAX_SAFE_INTEGER))
     return String(value);
   throw refused(`the caller's token has no text, boolean or exact number in ${from}`);

@@ -15,7 +15,7 @@ interface QueryOptions {
 export class CheckedQuery {
   readonly #options: QueryOptions;
   readonly #state = new CheckedState();
-  /** Those of the last number of rows: a tool always asks for the same. */
+  /** The forms for the number of rows that was asked for last: a tool always asks for the same number. */
   #queries: Queries | undefined;
 
   constructor(options: QueryOptions) {

@@ -7,8 +7,8 @@
  * Numbers are used again after a crash, for commits that had not waited for the disk (`synchronous_commit = off`), and the start of the
  * server stays. All its processes end then, so a state holds only for the processes in which it was read.
  *
- * On a standby, `pg_current_snapshot` does not list the transactions in progress, so that a commit may leave it as it was. Its state is
- * not read, and never the same as one that was: the last word says whether the server is a standby.
+ * On a standby, `pg_current_snapshot` does not list the transactions in progress, so that a commit may leave it as it was. The state of a
+ * standby is not read, and equals none that was read: the last word of a state says whether the server is a standby.
  */
 const STATE = `pg_catalog.concat_ws(' ', pg_catalog.pg_postmaster_start_time(),
 pg_catalog.current_database(), pg_catalog.pg_current_snapshot(), session_user, current_user, pg_catalog.current_schemas(false),

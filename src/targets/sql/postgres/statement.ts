@@ -21,7 +21,7 @@ function wrapped(statement: string, { columns, limits, rows }: WrappedOptions): 
 
 interface WrappedOptions extends Pick<Described, "columns"> {
   readonly limits: ResultLimits;
-  /** Most rows. */
+  /** Maximum number of rows. */
   readonly rows: number;
 }
 
@@ -62,7 +62,7 @@ export const STATE_QUERY = `SELECT ${PROCESS_SQL} WHERE ${sameStateSql(1)}`;
 
 /**
  * Returns the change that runs: the statement as the only part of a `WITH` that may change something. PostgreSQL refuses anything there
- * but one INSERT, UPDATE, DELETE or MERGE with RETURNING. After the statement's parameters comes the number of rows, which is parameter `at`.
+ * but one INSERT, UPDATE, DELETE or MERGE with RETURNING. The number of rows is parameter `at`, after those of the statement.
  *
  * Each row has the digest, the id of the transaction, the server, the number of changed rows, and what rows of `wrapped` have after the proof.
  */
@@ -77,7 +77,7 @@ export function wrappedChange(
 ) SELECT ${digestSql}, pg_current_xact_id()::text, (SELECT ${SERVER_SQL}), (SELECT count(*) FROM q)::text, ${selected} FROM (VALUES (1)) AS always LEFT JOIN ${from} ON true`;
 }
 
-/** Returns the columns and the source of rows that are bounded. `source`: `q`, with the columns of a statement; `most`: number of rows. */
+/** Returns the columns and the source of rows that are bounded. `source`: `q`, with the columns of a statement; `most`: maximum number of rows. */
 function bounded(
   source: string,
   columns: Described["columns"],

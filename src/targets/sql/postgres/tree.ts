@@ -13,7 +13,7 @@ export function fieldAt(tree: string, field: string): number {
   return -1;
 }
 
-/** Returns the entries of the list that begins there; entries may hold lists of their own. */
+/** Returns the entries of the list that begins at `start`; entries may hold lists of their own. */
 export function entriesOf(tree: string, start: number): readonly string[] {
   const entries: string[] = [];
   let depth = 0;
