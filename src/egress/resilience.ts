@@ -194,7 +194,7 @@ export class Resilience {
   }
 }
 
-/** How an attempt ended. A caller's disconnect says nothing about the service, whichever error follows it. */
+/** The end of an attempt. A caller's disconnect says nothing about the service, whichever error follows it. */
 type Ended = Origin | "answer" | "disconnect";
 
 /** Opens after consecutive connection errors. A service that answers with any status is available. */

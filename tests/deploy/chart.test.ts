@@ -29,7 +29,7 @@ const objects: Readonly<Record<string, readonly Document[]>> = Object.fromEntrie
 );
 const of = (name: string): readonly Document[] => objects[name] ?? expect.unreachable(name);
 
-/** Where the service of the case `bundle` puts the bundle that brings its tools. */
+/** Folder of the bundle that brings the tools of the case `bundle`. */
 const BUNDLE = { folder: "/var/lib/stc/bundle/current", contracts: new Map<string, string>() };
 const workloads = Object.entries(objects).flatMap(([name, documents]) => {
   const template = podTemplateOf(documents);

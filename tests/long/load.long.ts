@@ -274,7 +274,7 @@ async function served(replicas: readonly RunningService[], token: string, counte
     [count, calls, isOver] = [count + taken, calls + answers.length, taken === 0];
     const pausedAt = performance.now();
     const paused = (): number => performance.now() - pausedAt;
-    // What has drained meanwhile is less than a call.
+    // Less than one call drains meanwhile.
     while (!isOver && counted !== undefined && (await counted()) < before + count - 0.5 && paused() < COUNTED_MS_MAX) {
       await Bun.sleep(5);
     }

@@ -26,7 +26,7 @@ export interface ManifestOptions {
   readonly body?: string;
 }
 
-/** For tests of an import that never ends. Every other import has the usual ten seconds: a busy machine may stop for a while. */
+/** Settings for tests of an import that never ends. Every other import has the usual ten seconds: a busy machine may stop for a while. */
 export const SHORT_IMPORTS = { perMinuteMax: 6_000, importTimeoutMs: 2_000 } as const;
 
 /** A tool in a file, as an operator would write it. */

@@ -43,7 +43,7 @@ export async function endLeftClaims(config: Config, parts: LeftClaimsParts): Pro
   const ending = new AbortController();
   const steps: Steps = [];
   if (id !== undefined) {
-    // Only one after the other: otherwise, a call that was answered would be in doubt.
+    // In this order: otherwise, a call that was answered would be in doubt.
     steps.push(
       () => settleAnswered(id, config, parts),
       () => approvals.doubtClaimsOf(id),

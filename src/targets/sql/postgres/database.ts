@@ -245,7 +245,7 @@ export class SqlDatabase {
 /** Returns the command that begins a transaction, and ends the one before it. */
 function beginOf(mode: string, unended: Unended | undefined): string {
   if (unended === undefined) return `BEGIN ${mode}`;
-  // Begins one in the same mode.
+  // AND CHAIN begins a transaction in the same mode.
   return unended.mode === mode ? "ROLLBACK AND CHAIN" : `ROLLBACK; BEGIN ${mode}`;
 }
 

@@ -33,7 +33,7 @@ function decimals(most: number): Size {
   };
 }
 
-/** A parameter, also behind a cast that changes nothing, and as the first value of COALESCE. */
+/** Matches a parameter, also within a cast that changes nothing, or as the first value of COALESCE. */
 const PARAMETER = String.raw`(?:\{(?:RELABELTYPE :arg |COALESCEEXPR [^{}]*:args \())*\{PARAM :paramkind 0 :paramid (?<at>\d+) `;
 const CUT = String.raw`\{FUNCEXPR :funcid (?<id>\d+) [^{}]*:args \(`;
 const CUTS = [

@@ -10,8 +10,8 @@ interface Described {
 
 /**
  * Returns the query that runs: the statement inside another one. PostgreSQL accepts a query there and nothing else: no change, no
- * second statement, no lock, no setting. The outer part returns every column as text, and bounds rows, cells and all cells together on
- * the server. Its limits are numbers in its text: PostgreSQL reads a parameter more slowly.
+ * second statement, no setting (the check of the statement refuses locks of rows). The outer part returns every column as text, and
+ * bounds rows, cells and all cells together on the server. Its limits are numbers in its text: PostgreSQL reads a parameter more slowly.
  *
  * Each row has whether it exceeds the limit for all cells, and the columns.
  */
