@@ -167,15 +167,14 @@ export class ConfiguredPoint implements StagePoint<"elevation"> {
   /** @throws {Error} when the arguments are not JSON, or a claim is not exact */
   #questionOf({ tool, caller, input, traceId }: Request): PointQuestion {
     const { claims } = caller;
-    const shown = Object.entries(claims ?? {}).filter(([name]) => this.#claims.has(name));
-    const inexact = shown.find(([, value]) => !isExact(value));
+    const shown = claims && Object.entries(claims).filter(([name]) => this.#claims.has(name));
+    const inexact = shown?.find(([, value]) => !isExact(value));
     if (inexact !== undefined)
       throw new Error(`the claim ${inexact[0]} has a number beyond 2^53: issue it as a string`);
-    const visible = claims && Object.fromEntries(shown);
     const { tenant } = this.#options;
     return {
       tool,
-      caller: { ...caller, claims: visible, tenant },
+      caller: { ...caller, claims: shown && Object.fromEntries(shown), tenant },
       args: this.#options.argumentsOf(tool, input),
       traceId,
     };
