@@ -690,7 +690,7 @@ describe("a hub that answers too late", () => {
     expect(await member.claim(claimOf(approval))).toMatchObject({ outcome: "claimed" });
   });
 
-  test.each(USES)("does not say of the approval that a refused call %s that it was used", async (_title, use) => {
+  test.each(USES)("does not report the approval that a refused call %s as used", async (_title, use) => {
     const approval = await askFor(crm);
     await approve(approval.id);
     let arrive = (): void => {};
@@ -712,7 +712,7 @@ describe("a hub that answers too late", () => {
     expect(await member.claim(claimOf(approval))).toMatchObject({ outcome: "not_approved" });
   });
 
-  test("a claim finds out whether another one, which has no answer yet, gets it in time", async () => {
+  test("a claim waits to see whether another one, which has no answer yet, gets it in time", async () => {
     const approval = await askFor(crm);
     await approve(approval.id);
     const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()] as const;

@@ -74,7 +74,7 @@ test.each([
   "merge into t using s on t.id = s.id when matched then update set a = 1 returning a",
   "update t set a = $tag$ ' $tag$ where id = 1 returning a",
   "update t set a = a #> '{x}' where id = 1 returning a",
-])("a change with WHERE, or of another kind, is not: %p", (statement) => {
+])("a change with WHERE, or of another kind, is not one of a whole table: %p", (statement) => {
   const { input } = sqlTool({ statement });
   expect(sqlFaults({ statement }, { classification: "write", input })).toEqual([]);
 });
