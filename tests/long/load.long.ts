@@ -137,21 +137,15 @@ function start(name: string, sections: Readonly<Record<string, unknown>>): Promi
 const tokenOf = (sub: string): Promise<string> => issuers.token({ kind: "good", sub, permissions: ["load:run"] });
 const CALL = '{"tool":"load_spin","args":{}}';
 
-/** Above the delay of a loop on a machine that other programs use, too, which is tens of milliseconds. */
-const LOOP_DELAY_MS_MAX = 200;
-const OVERLOADING_CALLS = 3_000;
-
 test("an overloaded event loop sheds calls, answers probes, and recovers afterwards", async () => {
-  const service = await start("shedding", {
-    limits: { concurrentCallsPerCallerMax: 1_024, loopDelayMsMax: LOOP_DELAY_MS_MAX },
-  });
+  const service = await start("shedding", { limits: { concurrentCallsPerCallerMax: 1_024, loopDelayMsMax: 50 } });
   const token = await tokenOf("agent");
   const loading = load({
     port: Number(new URL(service.url).port),
     token,
     body: CALL,
     connections: 600,
-    requests: OVERLOADING_CALLS,
+    requests: 6_000,
   });
   const probes: number[] = [];
   let findings: Findings | undefined;
@@ -162,9 +156,8 @@ test("an overloaded event loop sheds calls, answers probes, and recovers afterwa
     for (const path of ["/healthz", "/readyz"]) probes.push((await fetch(`${service.url}${path}`)).status);
     await Promise.race([done, Bun.sleep(50)]);
   }
-  console.log(`${findings.failed} of ${OVERLOADING_CALLS} calls shed`);
   expect(findings.failed).toBeGreaterThan(100);
-  expect(findings.failed).toBeLessThan(OVERLOADING_CALLS);
+  expect(findings.failed).toBeLessThan(6_000);
   expect(new Set(probes)).toEqual(new Set([200]));
   const metrics = await metricsOf(service);
   expect(Number(/stc_shed_total\{reason="loop_delay"\} (\d+)/.exec(metrics)?.[1])).toBeGreaterThan(100);
@@ -212,7 +205,7 @@ async function metricsOf({ url }: RunningService): Promise<string> {
 function looksIn(metrics: string): { readonly all: number; readonly calm: number } {
   const count = (name: string): number =>
     Number(new RegExp(`^stc_event_loop_delay_seconds_${name} (\\d+)`, "m").exec(metrics)?.[1]);
-  return { all: count("count"), calm: count('bucket\\{le="0\\.1"\\}') };
+  return { all: count("count"), calm: count('bucket\\{le="0\\.025"\\}') };
 }
 
 async function statusOf({ url }: RunningService, token: string): Promise<number> {
