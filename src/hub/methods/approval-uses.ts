@@ -81,6 +81,6 @@ function isInUse(value: Asked | Claimed): boolean {
 /** @throws {HubUnavailable} */
 async function assertAnswered(uses: readonly Use[]): Promise<void> {
   const answers = await Promise.allSettled(uses.map(({ answer }) => answer));
-  if (answers.every(({ status }) => status === "fulfilled")) return;
-  throw new HubUnavailable("the approval is in use by a request that got no answer in time");
+  const isOpen = answers.some((one) => one.status === "rejected" && one.reason instanceof HubUnavailable);
+  if (isOpen) throw new HubUnavailable("the approval is in use by a request that got no answer in time");
 }
