@@ -79,9 +79,12 @@ export class BundleStore {
     const path = this.#archivePath(bundle.digest);
     // A command that checks the configuration may write the same bundle at the same time.
     const draft = mkdtempSync(`${path}.`);
-    await diskFiles.replace(join(draft, "archive"), archive);
-    renameSync(join(draft, "archive"), path);
-    rmSync(draft, { recursive: true, force: true });
+    try {
+      await diskFiles.replace(join(draft, "archive"), archive);
+      renameSync(join(draft, "archive"), path);
+    } finally {
+      rmSync(draft, { recursive: true, force: true });
+    }
     return this.#place(bundle);
   }
 
@@ -147,17 +150,26 @@ function place(folder: string, files: ArchiveFiles): void {
   mkdirSync(dirname(folder), PRIVATE_DIRECTORY);
   // Each process has its own draft: another one may place the same folder at the same time.
   const draft = mkdtempSync(`${folder}.`);
-  for (const [path, content] of files) {
-    mkdirSync(dirname(join(draft, path)), PRIVATE_DIRECTORY);
-    writeFileSync(join(draft, path), content, { mode: 0o600 });
+  try {
+    for (const [path, content] of files) {
+      mkdirSync(dirname(join(draft, path)), PRIVATE_DIRECTORY);
+      writeFileSync(join(draft, path), content, { mode: 0o600 });
+    }
+    moveInto(folder, draft, files);
+  } finally {
+    // A full disk must not keep a draft of each attempt.
+    rmSync(draft, { recursive: true, force: true });
   }
+}
+
+function moveInto(folder: string, draft: string, files: ArchiveFiles): void {
   try {
     renameSync(draft, folder);
   } catch {
     // The folder exists: another process was faster, or its content is damaged.
-    const isPlaced = holdsExactly(folder, files);
-    rmSync(isPlaced ? draft : folder, { recursive: true, force: true });
-    if (!isPlaced) renameSync(draft, folder);
+    if (holdsExactly(folder, files)) return;
+    rmSync(folder, { recursive: true, force: true });
+    renameSync(draft, folder);
   }
 }
 

@@ -6,7 +6,19 @@ import type { Bundle } from "../../src/bundles/checks.ts";
 import { BundleStore } from "../../src/bundles/store.ts";
 
 const dir = mkdtempSync(join(tmpdir(), "stc-bundle-store-"));
-afterEach(() => rmSync(dir, { recursive: true }));
+afterEach(() => rmSync(dir, { recursive: true, force: true }));
+
+test("a bundle that cannot be written leaves no draft", async () => {
+  const digest = "e".repeat(64);
+  // A file and a folder of one name: writing fails in the middle, as on a full disk.
+  const files = new Map([
+    ["tools", Buffer.from("a file")],
+    ["tools/hello.yaml", Buffer.from("name: hello\n")],
+  ]);
+  const bundle = { manifest: { version: 1 }, digest, files, policy: {} } as unknown as Bundle;
+  await expect(new BundleStore(dir).keep(bundle, Buffer.from("archive"))).rejects.toThrow();
+  expect(readdirSync(dir, { recursive: true }).toSorted()).toEqual([`${digest}.tar.gz`, "versions"].toSorted());
+});
 
 test("a bundle that another process is writing at the same time is kept whole, and the other's drafts are left alone", async () => {
   const digest = "d".repeat(64);
