@@ -47,6 +47,12 @@ export function mapStrings(value: unknown, change: (text: string) => string): un
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, mapStrings(inner, change)]));
 }
 
+/** Returns whether no number of a value has lost digits when it was read: those beyond 2^53 do, and may then be other numbers. */
+export function hasExactNumbers(value: Json): boolean {
+  if (typeof value === "number") return Math.abs(value) <= Number.MAX_SAFE_INTEGER;
+  return typeof value !== "object" || value === null || Object.values(value).every(hasExactNumbers);
+}
+
 /** Limits for a call's arguments wherever they are copied or hashed: higher than the limit of any endpoint. */
 export const ARGUMENT_LIMITS: JsonLimits = Object.freeze({
   depthMax: 256,

@@ -1,7 +1,7 @@
 import { canonicalJson, sha256Hex } from "../core/digest.ts";
 import { errorText } from "../core/error-text.ts";
 import { Refusal } from "../core/errors.ts";
-import { isTable } from "../core/json.ts";
+import { hasExactNumbers, isTable } from "../core/json.ts";
 import {
   ALLOWED,
   type GivenApproval,
@@ -168,7 +168,7 @@ export class ConfiguredPoint implements StagePoint<"elevation"> {
   #questionOf({ tool, caller, input, traceId }: Request): PointQuestion {
     const { claims } = caller;
     const shown = claims && Object.entries(claims).filter(([name]) => this.#claims.has(name));
-    const inexact = shown?.find(([, value]) => !isExact(value));
+    const inexact = shown?.find(([, value]) => !hasExactNumbers(value));
     if (inexact !== undefined)
       throw new Error(`the claim ${inexact[0]} has a number beyond 2^53: issue it as a string`);
     const { tenant } = this.#options;
@@ -212,12 +212,6 @@ export class ConfiguredPoint implements StagePoint<"elevation"> {
     const cause = new Error(`decision point ${name} could not decide: ${reason}`, { cause: error });
     return undecided(`could not decide: ${reason}`, cause);
   }
-}
-
-/** Returns whether no number in a claim has lost digits when the token was read: it may be the number of another tenant. */
-function isExact(value: Json): boolean {
-  if (typeof value === "number") return Math.abs(value) <= Number.MAX_SAFE_INTEGER;
-  return typeof value !== "object" || value === null || Object.values(value).every(isExact);
 }
 
 /** Returns the reason in our own words. The hint of a refusal says more than its message, which is for agents. */

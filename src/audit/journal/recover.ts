@@ -64,7 +64,7 @@ interface LogToRecover {
  * ends of both chains. Reads the lines after the last saved position, and at least the last 16 MiB of each stream.
  *
  * @throws AuditLogError that names file, line and remedy when a complete line does not fit into the chain, when the end
- * of the log cannot be read, belongs to another tenant, or is too far ahead of `nowMs`: the service then does not write to the log.
+ * of the log cannot be read, belongs to another tenant, or is later than `nowMs` by too much. In each case, nothing is written to the log.
  */
 export function recover({ dir, tenant, key, nowMs }: LogToRecover): Recovered {
   const [calls, journal] = [readTail(dir, "calls"), readTail(dir, "journal")];

@@ -1,4 +1,5 @@
 import { Refusal } from "../../../core/errors.ts";
+import { hasExactNumbers } from "../../../core/json.ts";
 import type { CallerContext } from "../../../core/types.ts";
 import { CLAIM } from "../settings.ts";
 import type { Setting } from "./database.ts";
@@ -35,9 +36,8 @@ function textOf(from: string, { subject, issuer, claims = {} }: CallerContext): 
   const value = claims[from.slice(CLAIM.length)];
   // A lone surrogate would become another character.
   if (typeof value === "string" && value !== "" && value.isWellFormed()) return value;
-  // A larger number has lost digits when the token was read, and may be the number of another tenant.
-  if (typeof value === "boolean" || (typeof value === "number" && Math.abs(value) <= Number.MAX_SAFE_INTEGER))
-    return String(value);
+  // A number that has lost digits may be the number of another tenant.
+  if (typeof value === "boolean" || (typeof value === "number" && hasExactNumbers(value))) return String(value);
   throw refused(`the caller's token has no text, boolean or exact number in ${from}`);
 }
 
